@@ -51,10 +51,8 @@ def check_targets(targets: TargetOptions, *, as_json: bool) -> bool:
 
 
 def _secrets_in(chosen: ChosenEvaluator) -> Iterator[str]:
-    from ragtrace_collector.judge.spec import cheaper_spec_of
-
-    spec, cheaper = chosen.spec, cheaper_spec_of(chosen.config)
-    for judge in (spec.judge, spec.second, spec.embedder, cheaper and cheaper.judge):
+    spec = chosen.spec
+    for judge in (spec.judge, spec.second, spec.embedder):
         yield from judge.secrets if judge else ()
     for export in chosen.config.export:
         yield from (value.get_secret_value() for value in export.headers.values())

@@ -130,10 +130,5 @@ class ChosenEvaluator:
 
 
 def _say_what_is_live(config: CollectorConfig) -> None:
-    live_only = {
-        "judge.cheaper": config.judge.cheaper is not None,
-        "attach.mode: hold": config.attach.mode == "hold",
-    }
-    if any(live_only.values()):
-        named = ", ".join(name for name, is_set in live_only.items() if is_set)
-        talk(f"for live traffic only, not used here: {named}")
+    if config.attach.mode == "hold":
+        talk("for live traffic only, not used here: attach.mode: hold")

@@ -253,7 +253,7 @@ async def judge_session(turns: Sequence[Turn], ask: AskTurn, settings: SessionSe
     """
     ordered = in_order(turns)
     checks: dict[tuple[str, str], TurnCheck | None] = {}
-    for number, turn in enumerate(ordered if settings.contradictions else ()):
+    for number, turn in enumerate(ordered):
         before = ordered[max(0, number - settings.earlier_turns) : number]
         earlier = [one for one in before if one.has_text]
         if not turn.has_text:

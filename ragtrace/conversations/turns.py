@@ -35,8 +35,6 @@ class SessionSettings:
     """Beyond them the oldest go."""
     earlier_turns: int = 20
     """Each turn is checked against so many before it."""
-    contradictions: bool = True
-    """Whether the judge is asked at all."""
     context_turns: int = 0
     """So many turns of other traces are shown to the judge when it words an answer's claims."""
     tenant: str = semconv.TENANT

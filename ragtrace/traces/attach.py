@@ -21,7 +21,6 @@ from ragtrace.model import (
     AttributeValue,
     Evaluation,
     JudgedAnswer,
-    Label,
     RagRecord,
     Sample,
     SkipReason,
@@ -65,8 +64,6 @@ class AttachOptions:
     """Maximum number of claims as events, failing ones first. At most 90. Chunks have a separate limit."""
     content: bool = True
     """``False`` writes scores, counts, chunk ids and offsets only, no text."""
-    mark_failed_as_error: bool = False
-    """Set the status ERROR on the carrier of a failing answer: red in Jaeger, but error rates count it."""
     openinference: bool = False
     """Also write OpenInference's ``evaluations.<i>.evaluation.*``, for a back end that reads them."""
     page_url: str = ""
@@ -170,7 +167,7 @@ def carrier(
         links=(
             SpanLink(trace_id=target.trace_id, span_id=target.span_id, attributes=semconv.LINK_TO_PARENT),
         ),
-        status_code=_status_code(evaluation, options),
+        status_code=StatusCode.ERROR if status_of(evaluation) == "error" else StatusCode.UNSET,
         flags=target.trace_flags,
         trace_state=target.trace_state,
         resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),
@@ -202,7 +199,7 @@ def without_evaluation_objects(carrier: Span) -> Span:
 def addition_of(carrier: Span) -> Addition:
     """Return the addition to the answer span in hold mode, in place of its carrier, with the same names.
 
-    The span keeps the application's status, whatever ``mark_failed_as_error`` says.
+    The span keeps the application's status.
     """
     attributes = {key: value for key, value in carrier.attributes.items() if key not in _OF_CARRIERS}
     if attributes.get(semconv.EVAL_SUPERSEDES) == carrier.parent_span_id:
@@ -228,12 +225,6 @@ def _id(evaluation: Evaluation, target: Target, revised_sha256: str) -> str:
 def tenant_of(target: Target) -> str:
     """Return the tenant of the target's application; empty if there is none."""
     return str(target.resource.get(semconv.TENANT, ""))
-
-
-def _status_code(evaluation: Evaluation, options: AttachOptions) -> StatusCode:
-    is_error = status_of(evaluation) == "error"
-    is_marked = options.mark_failed_as_error and overall_label(evaluation) is Label.FAIL
-    return StatusCode.ERROR if is_error or is_marked else StatusCode.UNSET
 
 
 def _interval(target: Target, options: AttachOptions, now_ns: int) -> TimeRange:

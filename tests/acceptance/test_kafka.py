@@ -99,18 +99,15 @@ def await_committed(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("encoding", "write"),
-    [("otlp_proto", encode), ("otlp_json", lambda spans: encode_json(spans).encode())],
+    "write", [encode, lambda spans: encode_json(spans).encode()], ids=["protobuf", "json"]
 )
 def test_a_trace_in_a_topic_gets_its_verdict(
-    kafka: Kafka, tmp_path: Path, encoding: str, write: Callable[[Sequence[Span]], bytes]
+    kafka: Kafka, tmp_path: Path, write: Callable[[Sequence[Span]], bytes]
 ) -> None:
-    topic = kafka.create(f"verdict-{encoding}")
+    topic = kafka.create(f"verdict-{tmp_path.name[-12:]}")
     kafka.write(topic, write(rag_trace(0)), key=trace_id_of(0).encode())
     kafka.write(topic, write(rag_trace(1, answer="Refunds take 90 days.")), key=trace_id_of(1).encode())
-    with collector_process(
-        tmp_path, config_of(tmp_path, kafka.broker, topic, encoding=encoding)
-    ) as collector:
+    with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)) as collector:
         found = await_carriers(tmp_path, 2)
         await_committed(kafka, topic, {0: 2})
         assert {span.trace_id: span.attributes[SCORE] for span in found} == {
@@ -122,9 +119,7 @@ def test_a_trace_in_a_topic_gets_its_verdict(
         assert metric(collector, "ragtrace_kafka_connected") == 1
         assert page(collector, "/readyz") == {"ready": True, "judging": True, "reasons": [], "notes": []}
         assert page(collector, "/status")["kafka"]["partitions"] == 1
-    with collector_process(
-        tmp_path, config_of(tmp_path, kafka.broker, topic, encoding=encoding)
-    ) as collector:
+    with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)) as collector:
         eventually(lambda: page(collector, "/status")["kafka"]["partitions"] == 1, what="its partition")
         kafka.write(topic, write(rag_trace(2)), key=trace_id_of(2).encode())
         await_carriers(tmp_path, 3)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace_collector.operations._hard_stop import HardStop
+from ragtrace_collector.operations.signals import HardStop
 from tests.acceptance.collector_process import collector_process
 from tests.attack.attacked import send, stored_traces
 from tests.backends.process import eventually

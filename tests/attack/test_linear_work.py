@@ -44,12 +44,11 @@ _TOLERANCE: Final = 3
 _NOISE_S: Final = 0.2
 
 PIECES: Final = [
-    *["<think>", "<think>{", "</think>", '{"a":', "{", "[", "{}", "{'a':", "{'", '\\"', "\\'", '"', "'", ","],
-    *["a", "aa", "1", "1.", "[1,", "[1]("],
-    *["((", "<a>", "<", "**", "//", "{//", "<|a|>"],
-    *(", ", " ", "\t", "\n", "a ", "1 000 ", "(Smith ", "a: b\n", "// ", "data: {}\n", "```json\n"),
-    *("page_content='a' ", "Document(page_content=", '{"id":1},'),
-]
+    "<think>", "<think>{", "</think>", '{"a":', "{", "[", "{}", "{'a':", "{'", '\\"', "\\'", '"', "'", ",",
+    ", ", " ", "\t", "\n", "a", "a ", "aa", "1", "1 000 ", "1.", "[1,", "[1](", "(Smith ", "((", "<a>", "<",
+    "**", "a: b\n", "// ", "{//", "data: {}\n", "```json\n", "<|a|>", "page_content='a' ",
+    "Document(page_content=", '{"id":1},',
+]  # fmt: skip
 
 
 def replied(text: str) -> None:

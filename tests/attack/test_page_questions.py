@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace_collector.operations._index import PAGES
-from ragtrace_collector.operations.accounts import LEDGER_PATH, WHY_PATH
+from ragtrace_collector.operations.pages import LEDGER_PATH, PAGES, WHY_PATH
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, running_collector
 from tests.patience import PATIENCE_S

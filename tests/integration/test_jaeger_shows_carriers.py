@@ -70,18 +70,16 @@ async def test_carrier_of_seven_metrics_is_shown_whole(jaeger: Jaeger) -> None:
         assert len(jaeger.search("many-metrics", tags)) == 1, tags
 
 
-async def test_a_verdict_that_is_minutes_late_has_no_warning_and_others_find_it_by_its_time(
-    jaeger: Jaeger, tmp_path: Path
-) -> None:
-    """Jaeger's carrier is inside the answer, and the file's, as Tempo's, where it was judged."""
+async def test_a_verdict_that_is_minutes_late_has_no_warning(jaeger: Jaeger, tmp_path: Path) -> None:
     clock = StandingClock()
     config = config_of(
         tmp_path,
         judge={"use": "lexical"},
+        attach={"carrier_time": "target"},
         assemble={"deadline": "30m", "quiet_period": "5m"},
         export=[
             {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"},
-            {"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True, "carrier_time": "target"},
+            {"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True},
         ],
     )
     spans = rag_trace(77, service="late")
@@ -94,7 +92,6 @@ async def test_a_verdict_that_is_minutes_late_has_no_warning_and_others_find_it_
     assert not any(span["warnings"] for span in trace["spans"])
     root = spans[0]
     assert root.start_ns <= shown["startTime"] * 1_000 < root.end_ns
-    assert written.start_ns > root.end_ns + 120 * 10**9
 
 
 def keys(fields: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -62,7 +62,6 @@ JUDGE: Mapping[str, Setting] = {
     "screen": Setting(value="lexical", beside=CASCADE),
     "then": Setting(value=f"{LIKELY}other", beside=CASCADE),
     "band": Setting(value=[0.2, 0.95], beside=CASCADE),
-    "extract": Setting(value="then", beside=CASCADE),
     "base_url": Setting(value="http://localhost:1/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),
     "api_key": Setting(value="a-key", enters_version=False),
@@ -71,15 +70,7 @@ JUDGE: Mapping[str, Setting] = {
     "extra_body": Setting(value={"seed": 7}),
     "timeout": Setting(value="30s", enters_version=False),
     "max_concurrency": Setting(value=2, enters_version=False),
-    "max_retries": Setting(value=0, enters_version=False),
-    "strict_json": Setting(value=True, enters_version=False),
-    "max_corrections": Setting(value=3, enters_version=False),
     "second": Setting(value=f"{LIKELY}second"),
-    "cheaper": Setting(
-        value=f"{LIKELY}cheaper",
-        enters_version=False,
-        beside={"budget.at_limit": "cheaper", "budget.live.day": "1000000 calls"},
-    ),
     "embedder": Setting(value=f"{EMBEDDER}other"),
     "batch_size": Setting(value=1),
     "verify": Setting(value="logprobs"),
@@ -110,9 +101,7 @@ ATTACH: Mapping[str, Setting] = {
     "mode": Setting(value="append", enters_version=False),
     "hold_timeout": Setting(value="31s", enters_version=False),
     "carrier_time": Setting(value="now", enters_version=False),
-    "max_claims": Setting(value=1, enters_version=False),
     "content": Setting(value=False, enters_version=False),
-    "mark_failed_as_error": Setting(value=True, enters_version=False),
 }
 EXTRACT: Mapping[str, Setting] = {
     "context": Setting(value="spans", enters_version=False),
@@ -263,8 +252,7 @@ def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
 
 
 RESCORED = [
-    f"judge.{name}"
-    for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band", "extract")
+    f"judge.{name}" for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band")
 ]
 RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "weights", "options")
 
@@ -291,10 +279,12 @@ async def test_rescoring_what_was_kept_gives_the_same_evaluator(path: str, tmp_p
 
 def test_what_holds_for_live_traffic_only_is_said(tmp_path: Path) -> None:
     place = Place(tmp_path / "place")
-    for path, value in {**(JUDGE["cheaper"].beside or {}), "judge.cheaper": JUDGE["cheaper"].value}.items():
-        place.set(path, value)
+    place.set("attach.mode", "hold")
+    place.set("export.0.forward", True)
     source = ("--from", f"otlp-file:{place.traces}", "--dry-run")
-    assert "not used here: judge.cheaper" in run("backfill", *source, "--config", str(place.config)).stderr
+    assert (
+        "not used here: attach.mode: hold" in run("backfill", *source, "--config", str(place.config)).stderr
+    )
 
 
 def test_an_option_overrides_its_own_rule_of_extraction_alone(tmp_path: Path) -> None:
@@ -411,8 +401,7 @@ def told(carrier: Span) -> Span:
 
 def _prices(input_price: int) -> str:
     models = "\n".join(
-        f"{name} = {{ input = {input_price}, output = 10 }}"
-        for name in ("base", "other", "second", "cheaper")
+        f"{name} = {{ input = {input_price}, output = 10 }}" for name in ("base", "other", "second")
     )
     return f"[likely]\n{models}\n"
 

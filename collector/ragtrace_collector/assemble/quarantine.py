@@ -1,4 +1,4 @@
-"""Quarantine: traces that crash the process, or block it for too long, are set aside."""
+"""Quarantine: traces that crash or block the process are set aside; traces that no stage has are found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragtrace.ports import Clock
+from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.store.records import QuarantineReason, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -79,3 +80,31 @@ class Quarantine:
             why,
             extra=event("trace_set_aside", trace_id=trace_id, reason=why),
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweeper:
+    """Compares the undecided traces of the store with the open ones."""
+
+    store: Store
+    assembly: Assembly
+    counters: Counters
+    _unowned: frozenset[str] = frozenset()
+    """As of the last turn, because a trace is committed a moment before it is announced."""
+
+    async def step(self) -> bool:
+        """Reopen the traces that no stage has had since the last turn."""
+        undecided = await self.store.undecided()
+        unowned = frozenset(trace_id for trace_id in undecided if not self.assembly.owns(trace_id))
+        lost = unowned & self._unowned
+        self._unowned = unowned - lost
+        for trace_id in lost:
+            self.assembly.add(trace_id, (), reopened=True)
+        if lost:
+            self.counters.add(Counts.TRACES_SWEPT, len(lost))
+            log.warning(
+                "%d stored traces that no stage had are assembled now",
+                len(lost),
+                extra=event("traces_swept", number=len(lost)),
+            )
+        return False

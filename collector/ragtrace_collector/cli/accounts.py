@@ -74,9 +74,9 @@ class LedgerOptions:
             ConfigError: the configuration is wrong.
         """
         from ragtrace.sync import wait_for
-        from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
+        from ragtrace_collector.operations.pages import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
-        from ragtrace_collector.service.from_config import sampler_of
+        from ragtrace_collector.service.wiring import sampler_of
         from ragtrace_collector.store.open import open_reading
 
         trace_id = trace_id_in(wanted)
@@ -101,7 +101,7 @@ class LedgerOptions:
         Raises:
             ReadError: the collector cannot be read.
         """
-        from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
+        from ragtrace_collector.operations.pages import LEDGER_PATH, ledger_form
 
         parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
         return ledger_form.validate_python(self._get(url, LEDGER_PATH, parameters))

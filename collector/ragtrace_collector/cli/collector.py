@@ -134,8 +134,8 @@ def _serve(
     Without a ``config`` it is read: a worker that is started again takes what the file says then.
     """
     with needs_extra("collector"):
-        from ragtrace_collector.service import run as service
         from ragtrace_collector.service.pipeline import Role
+        from ragtrace_collector.service.wiring import run_collector
         from ragtrace_collector.telemetry import logs, verdict_log
 
     def read() -> CollectorConfig:
@@ -150,7 +150,7 @@ def _serve(
     logs.log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
         verdict_log.log_verdicts()
-    running = service.run_collector(
+    running = run_collector(
         config,
         role=Role(options.role),
         shares_ports=options.workers > 1,

@@ -49,7 +49,7 @@ def why(trace: str, place: LedgerOptions, output: JsonOption) -> None:
       ragtrace why 5b8efff7 --url http://127.0.0.1:4329
     """
     with needs_extra("collector"):
-        from ragtrace_collector.operations.accounts import trace_status_form
+        from ragtrace_collector.operations.pages import trace_status_form
 
         standing = place.standing(trace)
     if output.wanted:

@@ -17,7 +17,7 @@ from typing import Final
 
 from ragtrace.cli.render import talk
 from ragtrace.errors import RagtraceError
-from ragtrace_collector.operations.systemd import (
+from ragtrace_collector.operations.signals import (
     notify_ready,
     notify_stopping,
     notify_watchdog,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config.sections import store_at
 
-_SHORT: Final = {"second": "use", "cheaper": "use", "metrics": "name"}
+_SHORT: Final = {"second": "use", "metrics": "name"}
 """What the text says that a section may be written as."""
 
 

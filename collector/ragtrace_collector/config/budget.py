@@ -1,4 +1,4 @@
-"""What judging may cost: the section ``budget``."""
+"""What judging and the drift check may cost: the sections ``budget`` and ``drift``."""
 
 from __future__ import annotations
 
@@ -56,4 +56,13 @@ class BudgetConfig(Section):
 
     live: BudgetPeriodsConfig = BudgetPeriodsConfig()
     backfill: BudgetPeriodsConfig = BudgetPeriodsConfig()
-    at_limit: Literal["stop", "cheaper", "lower_rate"] = "stop"
+    at_limit: Literal["stop", "lower_rate"] = "stop"
+
+
+class DriftConfig(Section):
+    """The drift check: off without ``anchors``, since it asks the judge, which costs money."""
+
+    anchors: str | None = None
+    """A file of labeled answers, or ``builtin``."""
+    budget: Amounts = ()
+    """What all checks of a UTC day may spend, apart from ``budget.live``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
@@ -57,9 +57,7 @@ class KafkaConfig(Section):
         tuple[Topic, ...], Field(min_length=1), BeforeValidator(one_or_more), AlternativeForm("string")
     ] = ("otlp_spans",)
     group: str = Field(default="ragtrace", min_length=1)
-    start: Literal["earliest", "latest"] = "earliest"
     dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
-    encoding: Literal["otlp_proto", "otlp_json"] = "otlp_proto"
     tenant: str | None = Field(default=None, min_length=1)
     options: dict[str, SecretStr] = {}
     """Of librdkafka, by its names: how the brokers are reached and the member is known."""

@@ -19,7 +19,7 @@ from ragtrace.sampling import SamplingPlan
 from ragtrace_collector.config._changes import change
 from ragtrace_collector.config._problems import problems
 from ragtrace_collector.config._references import MissingValue, References
-from ragtrace_collector.config.drift import DriftConfig
+from ragtrace_collector.config.budget import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,
@@ -183,7 +183,6 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
         "then": judge.then and named_beside(judge.then, folder),
         "screen": judge.screen and named_beside(judge.screen, folder),
         "second": judge.second and _judge_beside(folder, judge.second),
-        "cheaper": judge.cheaper and _judge_beside(folder, judge.cheaper),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "card": tuple(folder / card for card in judge.card),

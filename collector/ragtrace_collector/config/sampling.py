@@ -119,7 +119,6 @@ class FollowUpConfig(Section):
     same: tuple[Literal["session", "chunks", "prompt_version"], ...] = Field(
         default=("session", "chunks", "prompt_version"), min_length=1
     )
-    rate: float = Field(default=1.0, gt=0, le=1)
     most: int = Field(default=20, gt=0, le=1_000)
 
 

@@ -26,8 +26,7 @@ from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace.validation import in_words
-from ragtrace_collector.config.budget import BudgetConfig
-from ragtrace_collector.config.drift import DriftConfig
+from ragtrace_collector.config.budget import BudgetConfig, DriftConfig
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, TlsConfig, TokenConfig
@@ -140,10 +139,7 @@ class ExtractConfig(Section):
 
 
 class SecondJudgeConfig(Section):
-    """The judge to ask if the first fails a canary claim, or the budget runs out.
-
-    What is not set is as of the judge.
-    """
+    """The judge to ask if the first fails a canary claim. What is not set is as of the judge."""
 
     use: str
     base_url: HttpUrl | None = None
@@ -160,8 +156,6 @@ class JudgeConfig(Section):
     """Of a cascade: the judge of the other claims. All other settings are of this one."""
     band: tuple[float, float] | None = None
     """Of a cascade: the probabilities of support between which the judge decides."""
-    extract: Literal["screen", "then"] | None = None
-    """Of a cascade: who lists the claims."""
     base_url: HttpUrl | None = None
     api_key_env: EnvName = "OPENAI_API_KEY"
     api_key: SecretStr | None = None
@@ -172,15 +166,7 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
-    max_retries: int = Field(default=2, ge=0, le=20)
-    """While the endpoint is unavailable."""
-    strict_json: bool = False
-    max_corrections: int = Field(default=1, ge=0, le=10)
-    """How often a reply of the wrong form is sent back."""
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
-        None
-    )
-    cheaper: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
         None
     )
     embedder: str | None = None
@@ -189,7 +175,7 @@ class JudgeConfig(Section):
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
     card: Files = ()
-    """What `ragtrace calibrate --card` wrote about the judge, and about `second` and `cheaper`."""
+    """What `ragtrace calibrate --card` wrote about the judge, and about `second`."""
     require_card: bool = False
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
@@ -206,9 +192,7 @@ class JudgeConfig(Section):
 
     def asked_and_screen(self) -> tuple[str, ScreenSpec | None]:
         """Return the judge that is asked, and the screen before it, if this is a cascade."""
-        return judge_and_screen(
-            self.use, then=self.then, screen=self.screen, band=self.band, extract=self.extract
-        )
+        return judge_and_screen(self.use, then=self.then, screen=self.screen, band=self.band)
 
 
 class MetricConfig(Section):
@@ -283,9 +267,7 @@ class AttachConfig(Section):
     mode: Literal["append", "hold"] = "append"
     hold_timeout: Duration = timedelta(seconds=30)
     carrier_time: CarrierTime = "auto"
-    max_claims: int = Field(default=30, ge=1, le=90)
     content: bool = True
-    mark_failed_as_error: bool = False
 
 
 class ExportConfig(Section):
@@ -296,7 +278,6 @@ class ExportConfig(Section):
     tls: TlsConfig | None = None
     forward: bool = False
     openinference: bool | Literal["auto"] = "auto"
-    carrier_time: CarrierTime | None = None
 
     @model_validator(mode="after")
     def _can_forward(self) -> ExportConfig:
@@ -395,7 +376,6 @@ class SessionsConfig(Section):
     idle: Duration = timedelta(minutes=30)
     max_length: Duration = timedelta(hours=24)
     keep: Duration = timedelta(hours=24)
-    contradictions: bool = True
     earlier_turns: int = Field(default=20, ge=1, le=200)
     context_turns: int = Field(default=0, ge=0, le=20)
 
@@ -412,7 +392,6 @@ class SessionsConfig(Section):
         return SessionSettings(
             idle_ns=nanoseconds(self.idle),
             keep_ns=nanoseconds(self.keep),
-            contradictions=self.contradictions,
             earlier_turns=self.earlier_turns,
             context_turns=self.context_turns,
             tenant=tenant,
@@ -496,12 +475,6 @@ class CollectorConfig(Section):
                 "`attach.hold_timeout` must be longer than `assemble.quiet_period`, before which nothing is "
                 "judged: every span would be held for nothing"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_cheaper_judge(self) -> CollectorConfig:
-        if (self.budget.at_limit == "cheaper") != (self.judge.cheaper is not None):
-            raise ValueError("`budget.at_limit: cheaper` and `judge.cheaper` need each other: set both")
         return self
 
     @model_validator(mode="after")

@@ -37,12 +37,12 @@ class AnchorJudging:
 
     @classmethod
     def of(cls, config: CollectorConfig, spend_ledger: SpendLedger, clock: Clock) -> AnchorJudging:
-        """Prepare runs with the configured judge: never from its cache, and without the cheaper one.
+        """Prepare runs with the configured judge: never from its cache.
 
         Raises:
             ConfigError: the table of prices cannot be read.
         """
-        judge = config.judge.model_copy(update={"cache": None, "cheaper": None})
+        judge = config.judge.model_copy(update={"cache": None})
         config = config.model_copy(update={"judge": judge})
         budget = drift_budget(config)
         guards = guards_of(config, clock=clock, spend_ledger=None)

@@ -7,10 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
 from ragtrace.ports import Clock
-from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.drift.check import DriftCheck
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
@@ -18,6 +18,9 @@ from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
+
+_EVERY_NS: Final = 24 * 3600 * 10**9
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,9 +38,9 @@ class DriftStage:
     async def step(self) -> bool:
         """Note who answered, and run the check if it is due. It never finds more work."""
         await self.note_models()
-        version, every_ns = self._version, nanoseconds(self.live.now.config.drift.every)
+        version = self._version
         if self._is_configured and await self.store.drift.claim(
-            version, now_ns=self.clock.now_ns(), every_ns=every_ns
+            version, now_ns=self.clock.now_ns(), every_ns=_EVERY_NS
         ):
             try:
                 await self.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,15 +19,14 @@ from ragtrace.model import Evaluation, JudgedAnswer, RagRecord, Status, outcome_
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import CarrierTime, addition_of, without_evaluation_objects
+from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.config.sections import IndexConfig
-from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
-from ragtrace_collector.evaluate.session_turns import in_its_session, kept_turn
+from ragtrace_collector.evaluate.session_turns import LowScoreWatch, in_its_session, kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.coverage import Coverage
@@ -84,7 +83,7 @@ class _Setup:
     def of(cls, live: Live) -> _Setup:
         return cls(
             live=live,
-            guarded=live.shared_evaluator.guarded.now,
+            guarded=live.shared_evaluator.guarded,
             retry_policy=RetryPolicy.of(live.config.evaluate),
         )
 
@@ -105,8 +104,6 @@ class EvaluateStage:
     sinks: tuple[str, ...]
     openinference_sinks: frozenset[str] = frozenset()
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
-    carrier_times: Mapping[str, CarrierTime] = field(default_factory=dict)
-    """Of the sinks whose carriers are placed elsewhere in time than `attach` says."""
     counters: Counters
     coverage: Coverage
     scores: Scores | None = None
@@ -134,7 +131,7 @@ class EvaluateStage:
         """
         live = self.live.now
         policy = RetryPolicy.of(live.config.evaluate)
-        closed = live.shared_evaluator.guarded.now.closed()
+        closed = live.shared_evaluator.guarded.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
@@ -234,7 +231,7 @@ class EvaluateStage:
 
     def _next_retry(self, job: Job, setup: _Setup, faults: Sequence[AttemptFailure]) -> Retry | None:
         return setup.retry_policy.next_retry(
-            job, faults, opens_ns=setup.guarded.now.opens_ns(), now_ns=self.clock.now_ns()
+            job, faults, opens_ns=setup.guarded.opens_ns(), now_ns=self.clock.now_ns()
         )
 
     async def _postpone(self, job: Job, retry: Retry) -> None:
@@ -286,11 +283,6 @@ class EvaluateStage:
             outcome,
             evaluation=evaluation,
             carrier=span,
-            elsewhere={
-                sink: found
-                for sink, time in self.carrier_times.items()
-                if (found := build(options=replace(options, carrier_time=time)))
-            },
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
             index=setup.live.config.index,
@@ -307,7 +299,6 @@ class EvaluateStage:
         *,
         evaluation: Evaluation | None = None,
         carrier: Span | None = None,
-        elsewhere: Mapping[str, Span] | None = None,
         evaluator: str = "",
         judged: JudgedInput | None = None,
         index: IndexConfig | None = None,
@@ -315,7 +306,7 @@ class EvaluateStage:
         turn: KeptTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
-        outbox_items = self._payloads(carrier, payload, elsewhere or {}) if carrier else {}
+        outbox_items = self._payloads(carrier, payload) if carrier else {}
         is_indexed = index is not None
         summary = None
         if carrier and evaluation and record and (is_indexed or self._tells):
@@ -355,15 +346,10 @@ class EvaluateStage:
         if self.logs_verdicts:
             log_verdict(summary)
 
-    def _payloads(self, carrier: Span, plain: bytes, elsewhere: Mapping[str, Span]) -> dict[str, bytes]:
+    def _payloads(self, carrier: Span, plain: bytes) -> dict[str, bytes]:
         """Return the carrier for each sink: those that read OpenInference's objects get them too."""
         whole = encode([carrier]) if self.openinference_sinks else plain
-        usual = {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
-        others = {
-            sink: encode([span if sink in self.openinference_sinks else without_evaluation_objects(span)])
-            for sink, span in elsewhere.items()
-        }
-        return usual | others
+        return {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Retry the write until it succeeds, so that a full disk causes no second judgment."""

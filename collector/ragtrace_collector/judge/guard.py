@@ -53,11 +53,9 @@ class JudgeGuard:
     """Guards one judge or embedder."""
 
     name: str
-    """``judge``, ``second``, ``cheaper`` or ``embedder``."""
+    """``judge``, ``second`` or ``embedder``."""
     breaker: Breaker
     budget_guard: BudgetGuard | None
-    share: float = 1.0
-    """The share of each limit that this judge may use up."""
     limiter: AdaptiveLimiter | None = None
     """How many requests may run at once."""
     doubts: int = 0
@@ -126,7 +124,7 @@ class JudgeGuard:
             yield RequestCost()
             return
         try:
-            async with self.budget_guard.spending(cost_estimator, largest, share=self.share) as request_cost:
+            async with self.budget_guard.spending(cost_estimator, largest) as request_cost:
                 yield request_cost
         except OverBudget as spent:
             if self.refusal is None:
@@ -146,17 +144,17 @@ class JudgeGuards:
     budget_guard: BudgetGuard | None = None
     """``None`` if nothing is limited, or no judge is going to be asked."""
     by_name: dict[str, JudgeGuard] = field(default_factory=dict)
-    """``judge``, ``second``, ``cheaper`` and ``embedder``, as far as they are configured."""
+    """``judge``, ``second`` and ``embedder``, as far as they are configured."""
 
-    def judge(self, name: str, *, share: float = 1.0, key_place: str = "") -> Callable[[Judge], Judge]:
-        """Return what puts a judge behind a guard of this name, which may use a share of each limit.
+    def judge(self, name: str, *, key_place: str = "") -> Callable[[Judge], Judge]:
+        """Return what puts a judge behind a guard of this name.
 
         It raises ConfigError if money is limited, and the judge's price is not known.
         """
 
         def around(judge: Judge) -> Judge:
             guard = self._before(name, judge.identity, key_place)
-            guard.share, guard.limiter = share, limiter_of(judge)
+            guard.limiter = limiter_of(judge)
             return budgeted(judge, (guard,), self.prices.price_of(judge.identity))
 
         return around

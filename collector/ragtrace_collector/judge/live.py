@@ -81,7 +81,7 @@ class Live:
     @property
     def is_judge_unavailable(self) -> bool:
         """Whether no judge may be asked now."""
-        return self.shared_evaluator.guarded.now.closed() is not None
+        return self.shared_evaluator.guarded.closed() is not None
 
 
 class LiveConfig:
@@ -101,9 +101,7 @@ def attach_options_of(config: CollectorConfig) -> AttachOptions:
     attach = config.attach
     return AttachOptions(
         carrier_time=attach.carrier_time,
-        max_claims=attach.max_claims,
         content=attach.content,
-        mark_failed_as_error=attach.mark_failed_as_error,
         openinference=any(export.reads_openinference for export in config.export),
         page_url=config.ui.public_url or "",
     )

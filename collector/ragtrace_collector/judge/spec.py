@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pydantic import SecretStr
 
 from ragtrace.judge import CacheSettings
-from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline.evaluator import EvaluatorSpec, MetricSpec, VerifySpec
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
@@ -30,20 +28,6 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
     )
 
 
-def cheaper_spec_of(config: CollectorConfig) -> EvaluatorSpec | None:
-    """Return the settings of the evaluator with the cheaper judge, if there is one.
-
-    It has no second judge, and no calibration: that is of the first judge. A cheaper judge of another kind is
-    asked in the default form. `require_card` is about it as well.
-    """
-    if config.judge.cheaper is None:
-        return None
-    spec = evaluator_spec_of(config)
-    cheaper = _sibling(spec.judge, config.judge.cheaper)
-    verify = spec.verify if cheaper.kind == spec.judge.kind else VerifySpec()
-    return replace(spec, judge=cheaper, second=None, calibration=None, verify=verify)
-
-
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
     """Return the settings of the judge."""
     cache = config.cache
@@ -60,8 +44,6 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
         cache=CacheSettings(path=cache) if cache else None,
-        max_retries=config.max_retries,
-        reply_rules=ReplyRules(strict_json=config.strict_json, max_corrections=config.max_corrections),
     )
 
 

@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from ragtrace import semconv
 from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
 from ragtrace_collector.operations._score_points import ScoreFamilies, otlp_of
-from ragtrace_collector.telemetry.resource import own_resource
+from ragtrace_collector.telemetry.exporters import own_resource
 from ragtrace_collector.telemetry.scores import Scores
 
 _NOW: ContextVar[Readings] = ContextVar("readings")

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from typing import Final, NamedTuple
 
+from pydantic import TypeAdapter
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import InputError, RagtraceError
-from ragtrace_collector.operations._index import show_index
-from ragtrace_collector.operations.health import Readiness
+from ragtrace.ports import Clock
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth
 
@@ -71,3 +84,146 @@ async def _wrong_question(_: Request, exc: Exception) -> Response:
 async def _no_answer(_: Request, exc: Exception) -> Response:
     """Answer with the reason why the page cannot be shown, such as an unreadable store."""
     return JsonPage({"error": str(exc)}, status_code=503)
+
+
+class IndexEntry(NamedTuple):
+    """A page and its description."""
+
+    path: str
+    says: str
+    is_a_link: bool = True
+    """Whether the path works as written."""
+
+
+PAGES: Final = (
+    IndexEntry("/livez", "the event loop turns (for a liveness probe)"),
+    IndexEntry("/readyz", "whether spans are accepted, or why not (for a readiness probe)"),
+    IndexEntry("/metrics", "metrics, as Prometheus or OpenMetrics text"),
+    IndexEntry("/status", "the collector's state, as JSON"),
+    IndexEntry("/ledger", "all answers by state, as JSON"),
+    IndexEntry("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
+)
+
+
+async def show_index(request: Request) -> Response:
+    """Return the list: HTML for a browser, plain text otherwise. It contains nothing about answers."""
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(_html())
+    return PlainTextResponse("".join(f"{page.path:<16}{page.says}\n" for page in PAGES))
+
+
+def _html() -> str:
+    rows = "\n".join(f"<tr><td>{_named(page)}</td><td>{escape(page.says)}</td></tr>" for page in PAGES)
+    return (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>ragtrace collector</title>\n'
+        f"<h1>ragtrace collector</h1>\n<table>\n{rows}\n</table>\n</html>\n"
+    )
+
+
+def _named(page: IndexEntry) -> str:
+    path = escape(page.path)
+    return f'<a href=".{path}">{path}</a>' if page.is_a_link else path
+
+
+_BEAT_S: Final = 1.0
+
+
+class Phase(StrEnum):
+    """The process's phase."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Why the collector accepts no spans (``reasons``), and what senders need not act on (``notes``)."""
+
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_judging: bool = True
+    """Whether answers are judged. If not, they wait on disk, and spans are still accepted."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether spans are accepted."""
+        return not self.reasons
+
+
+@dataclass(slots=True)
+class LoopLag:
+    """How late the event loop woke from its last sleep. Every request waited as long."""
+
+    seconds: float = 0.0
+
+    async def watch(self) -> None:
+        """Measure once a second, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _BEAT_S
+            await asyncio.sleep(_BEAT_S)
+            self.seconds = max(0.0, loop.time() - due)
+
+
+WHY_PATH: Final = "/why/"
+LEDGER_PATH: Final = "/ledger"
+
+trace_status_form: Final[TypeAdapter[TraceStatus]] = TypeAdapter(TraceStatus)
+ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
+
+
+def account_routes(
+    live: LiveConfig, store: Store | Reports, index: AnswerIndex, *, clock: Clock, access: TokenAuth
+) -> tuple[Route, ...]:
+    """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``, which commands read with ``--url``."""
+
+    async def show_why(request: Request) -> Response:
+        wanted = trace_id_in(request.path_params["trace"])
+        status = await look_up(
+            store,
+            index,
+            wanted,
+            config=live.now.config,
+            sampler=live.now.sampler,
+            now_ns=clock.now_ns(),
+            tenant=reader_of(request),
+        )
+        return JsonPage(trace_status_form.dump_python(status, mode="json"))
+
+    async def show_ledger(request: Request) -> Response:
+        ledger = await store.ledger(reader_of(request), since_ns=_since_ns(request.query_params))
+        return JsonPage(ledger_form.dump_python(ledger, mode="json"))
+
+    return (
+        Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),
+        Route(LEDGER_PATH, guarded(show_ledger, access), methods=["GET"]),
+    )
+
+
+_SINCE: Final = "since_ns"
+_TIME: Final = re.compile(r"[0-9]{1,19}")
+_LATEST_NS: Final = 2**63 - 1
+"""The store's largest integer: a time in the year 2262."""
+
+
+def _since_ns(asked: QueryParams) -> int | None:
+    """Read the ledger's one parameter. Reject unknown ones rather than ignore them."""
+    unknown = next((name for name in asked if name != _SINCE), None)
+    if unknown is not None:
+        raise InputError(f"`{LEDGER_PATH}` has no parameter `{unknown[:_SHOWN]}`: give `{_SINCE}` or nothing")
+    texts = asked.getlist(_SINCE)
+    if len(texts) > 1:
+        raise InputError(f"`{_SINCE}` comes {len(texts)} times: give it once")
+    if not texts:
+        return None
+    if not _TIME.fullmatch(texts[0]) or int(texts[0]) > _LATEST_NS:
+        raise InputError(
+            f"`{_SINCE}` is {texts[0][:_SHOWN]!r}: give nanoseconds since 1970 in digits, "
+            f"at most {_LATEST_NS}, such as {_SINCE}=1760000000000000000"
+        )
+    return int(texts[0])
+
+
+_SHOWN: Final = 40
+"""Characters of the query that an error message repeats."""

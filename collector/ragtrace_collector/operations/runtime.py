@@ -18,7 +18,7 @@ from ragtrace.errors import RagtraceError
 from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
-from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_pause_s
+from ragtrace_collector.operations.signals import notify_watchdog, watchdog_pause_s
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event

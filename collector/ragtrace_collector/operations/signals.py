@@ -1,20 +1,83 @@
-"""The process's signals: SIGTERM and SIGINT stop it (a second one at once), SIGHUP reloads."""
+"""Signals: SIGTERM and SIGINT stop the process (a second one at once), SIGHUP reloads; systemd is told."""
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import faulthandler
 import logging
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
+from typing import Final
 
-from ragtrace_collector.operations._hard_stop import HardStop
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
+
+DID_NOT_END: Final = 1
+"""The exit code of a process that missed the deadline."""
+_SAYING_S: Final = 1.0
+"""Time to write the last log line: the log's reader may hang too, or the hung code may hold its lock."""
+_INTERPRETER_S: Final = 2.0
+"""Extra time before the C-level timer ends a process whose interpreter is blocked (by a slow regex, say)."""
+
+
+class HardStop:
+    """Ends the process after a deadline, from its own thread, because the event loop may hang.
+
+    It loses no more than a SIGKILL does: acknowledged spans are committed.
+    """
+
+    def __init__(
+        self, leave: Callable[[int], object] = os._exit, *, without_interpreter: bool = False
+    ) -> None:
+        self._leave = leave
+        self._without_interpreter = without_interpreter
+        self._armed = False
+        self._over = threading.Event()
+
+    def arm(self, after_s: float) -> None:
+        """Start the countdown unless it runs. Takes no lock, so a signal handler may call it."""
+        if self._armed:
+            return
+        self._armed = True
+        _thread.start_new_thread(self._count, (after_s,))
+        if self._without_interpreter and sys.__stderr__ is not None:
+            with suppress(OSError, ValueError, RuntimeError):  # stderr is closed
+                faulthandler.dump_traceback_later(
+                    after_s + _SAYING_S + _INTERPRETER_S, exit=True, file=sys.__stderr__
+                )
+
+    def disarm(self) -> None:
+        """Stop the countdown: everything has ended."""
+        self._over.set()
+        if self._armed and self._without_interpreter:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _count(self, after_s: float) -> None:
+        if self._over.wait(after_s):
+            return
+        saying = threading.Thread(target=self._say, args=(after_s,), daemon=True)
+        saying.start()
+        saying.join(_SAYING_S)
+        self._leave(DID_NOT_END)
+
+    def _say(self, after_s: float) -> None:
+        log.critical(
+            "did not stop within %.0f s: leaving now; unfinished work is on disk",
+            after_s,
+            extra=event("stop_forced"),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,3 +132,47 @@ class Signals:
             self._leaves = True
             task.cancel()
         self.stop.set()
+
+
+def notify_ready(status: str) -> None:
+    """Report ready, after a start or a reload; ``systemctl status`` shows ``status``."""
+    _notify("READY=1", f"STATUS={status}")
+
+
+def notify_reloading() -> None:
+    """Report that a reload began; ``notify_ready`` reports its end (``Type=notify-reload``)."""
+    _notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+
+def notify_stopping() -> None:
+    """Report that the service stops and drains."""
+    _notify("STOPPING=1", "STATUS=draining")
+
+
+def notify_watchdog() -> None:
+    """Report that the event loop runs."""
+    _notify("WATCHDOG=1")
+
+
+def watchdog_pause_s(environ: Mapping[str, str] | None = None) -> float | None:
+    """Return how often to notify the watchdog: half of ``WatchdogSec``, as sd_watchdog(3)
+    recommends. ``None``: there is no watchdog."""
+    values = os.environ if environ is None else environ
+    wanted, process = values.get("WATCHDOG_USEC", ""), values.get("WATCHDOG_PID", "")
+    if not wanted.isdigit() or (process and process != str(os.getpid())):
+        return None
+    return int(wanted) / 2e6
+
+
+def _notify(*lines: str) -> None:
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]  # in the abstract namespace
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagram:
+            datagram.connect(address)
+            datagram.sendall("\n".join(lines).encode())
+    except OSError as exc:
+        log.warning("systemd was not notified of %s: %s", lines[0], exc, extra=event("systemd_away"))

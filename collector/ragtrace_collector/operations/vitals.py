@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.budget import LimitUsage
-from ragtrace.drift.runs import DriftState
+from ragtrace.drift.runs import DriftState, RunResult
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.coverage import WINDOW_MINUTES, Coverage, CoverageOf
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
-from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
+from ragtrace_collector.operations.pages import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.telemetry.consumer import ConsumerState
-from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.counters import ConsumerState, Counters
 
 _STORE_TIMEOUT_S: Final = 5.0
 
@@ -77,7 +75,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
-        return self.live.now.shared_evaluator.guarded.now.stopped()
+        return self.live.now.shared_evaluator.guarded.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return the status page: the state, the ledger, and the counters since the start.
@@ -233,4 +231,40 @@ def _told(guard: JudgeGuard) -> Mapping[str, object]:
         "reason": guard.trouble,
         "at_once": at_once,
         "usages_doubted": guard.doubts,
+    }
+
+
+def drift_readings(state: DriftState) -> Mapping[str, Sequence[Measurement]]:
+    """Return the values of the metrics. Before the first complete run, there is neither score nor verdict."""
+    last, runs, changes = state.last, state.runs or {}, state.model_changes or {}
+    agreed, labeled = last.agreement() if last else (0, 0)
+    means = last.means() if last else {}
+    return {
+        "ragtrace.drift.score": tuple(
+            Measurement(mean, {"gen_ai.evaluation.name": metric}) for metric, mean in means.items()
+        ),
+        "ragtrace.drift.agreement": (Measurement(agreed / labeled),) if labeled else (),
+        "ragtrace.drift.detected": (Measurement(int(state.is_drifted)),) if last else (),
+        "ragtrace.drift.runs": tuple(
+            Measurement(runs.get(result, 0), {"result": str(result)}) for result in RunResult
+        ),
+        "ragtrace.judge.model_changes": tuple(
+            Measurement(number, {"gen_ai.request.model": model}) for model, number in changes.items()
+        ),
+    }
+
+
+def drift_status(state: DriftState) -> Mapping[str, object]:
+    """Return what the status page says."""
+    last = state.last
+    agreed, labeled = last.agreement() if last else (0, 0)
+    return {
+        "detected": state.is_drifted if last else None,
+        "since_ns": state.since_ns if state.is_drifted else None,
+        "judged": last.judged if last else 0,
+        "anchors": last.anchors if last else 0,
+        "agreed": agreed,
+        "labeled": labeled,
+        "model_changes": dict(state.model_changes or {}),
+        "marks": [{"at_ns": at_ns, "what": what} for at_ns, what in state.marks],
     }

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1 import trace_pb2
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.log_records import LogRecords, read_logs
@@ -21,16 +25,15 @@ from ragtrace.traces.otlp import (
     ParsedRequest,
     SplitRequest,
     TraceSlice,
+    drop_spans,
+    drop_spans_without_ids,
     read_request,
     split_by_trace,
 )
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.receive.inbound import Inbound
-from ragtrace_collector.receive.loop_guard import may_hold_carriers
 from ragtrace_collector.receive.memory import RequestMemory
-from ragtrace_collector.receive.span_limits import oversized_in
-from ragtrace_collector.receive.tenants import stamp_tenant
+from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.records import HoldMode, StoreUnavailable
 from ragtrace_collector.store.store import Store
@@ -335,3 +338,165 @@ def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:
         return split
     trace_ids = {part.trace_id for part in slices}
     return replace(split, slices=tuple(part for part in split.slices if part.trace_id not in trace_ids))
+
+
+MOST_ATTRIBUTES: Final = 1_000
+"""Of a span or an event."""
+MOST_EVENTS: Final = 1_000
+MOST_LINKS: Final = 1_000
+MOST_ATTRIBUTE_BYTES: Final = 4 << 20
+
+
+def oversized_in(
+    request: ExportTraceServiceRequest, trace_ids: Iterable[str], *, body_bytes: int
+) -> frozenset[str]:
+    """Return the ids of the traces that have a span beyond the limits.
+
+    ``body_bytes`` is the size of the request: values are measured only if one could be too large.
+    """
+    measure, looked_at = body_bytes > MOST_ATTRIBUTE_BYTES, set(map(bytes.fromhex, trace_ids))
+    return frozenset(
+        span.trace_id.hex()
+        for span in _spans(request)
+        if span.trace_id in looked_at and (_has_too_many(span) or (measure and _has_large_value(span)))
+    )
+
+
+def _has_too_many(span: Span) -> bool:
+    return (
+        len(span.events) > MOST_EVENTS
+        or len(span.links) > MOST_LINKS
+        or any(len(attributes) > MOST_ATTRIBUTES for attributes in _attributes(span))
+    )
+
+
+def _has_large_value(span: Span) -> bool:
+    return span.ByteSize() > MOST_ATTRIBUTE_BYTES and any(
+        attribute.value.ByteSize() > MOST_ATTRIBUTE_BYTES
+        for attributes in _attributes(span)
+        for attribute in attributes
+    )
+
+
+def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            yield from scope_spans.spans
+
+
+def _attributes(span: Span) -> Iterator[Collection[KeyValue]]:
+    yield span.attributes
+    for each in span.events:
+        yield each.attributes
+
+
+def has_own_scopes(request: ExportTraceServiceRequest) -> bool:
+    """Return whether a scope says that its spans are a collector's own."""
+    return any(
+        scope_spans.scope.name in semconv.OWN_SCOPES
+        for resource_spans in request.resource_spans
+        for scope_spans in resource_spans.scope_spans
+    )
+
+
+def drop_own_scopes(request: ExportTraceServiceRequest) -> int:
+    """Drop the spans of such scopes, and return how many: they are neither judged nor forwarded."""
+    dropped = 0
+    for resource_spans in request.resource_spans:
+        for position in reversed(range(len(resource_spans.scope_spans))):
+            scope_spans = resource_spans.scope_spans[position]
+            if scope_spans.scope.name in semconv.OWN_SCOPES:
+                dropped += len(scope_spans.spans)
+                del resource_spans.scope_spans[position]
+    return dropped
+
+
+def may_hold_carriers(data: bytes) -> bool:
+    """Return whether `drop_carriers` could find something in what these bytes say, in any encoding.
+
+    Few requests have a carrier whose scope got lost on the way, and looking at every attribute is slow.
+    """
+    return _SOUGHT in data
+
+
+def drop_carriers(request: ExportTraceServiceRequest) -> int:
+    """Drop spans with the attributes that only carriers have, whatever their scope; return how many."""
+    dropped = 0
+
+    def is_carrier(span: trace_pb2.Span) -> bool:
+        nonlocal dropped
+        found = {attribute.key for attribute in span.attributes} >= _OF_CARRIERS
+        dropped += found
+        return found
+
+    drop_spans(request, is_carrier)
+    return dropped
+
+
+def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
+    """Drop the spans of these traces."""
+    trace_ids = {bytes.fromhex(trace_id_of(part.trace_id)) for part in slices}
+    drop_spans(request, lambda span: span.trace_id in trace_ids)
+
+
+_SOUGHT: Final = semconv.EVAL_STATUS.encode()
+_OF_CARRIERS: Final = {semconv.EVAL_STATUS, semconv.TARGET_SPAN_ID}
+"""Feedback has only the second. An answer span with its scores on it (hold mode) has only the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A request, and the bytes that say the same.
+
+    Every method returns a value: ``self`` if nothing changes, else one with a changed copy of the request.
+    """
+
+    request: ExportTraceServiceRequest
+    body: bytes | None
+    """The request as protobuf, if no step has changed it; else ``None``."""
+    logs: bytes | None = None
+    """The log records that these spans stand for: the spans stay in the store."""
+
+    def without_own_scopes(self) -> tuple[Inbound, int]:
+        """Drop the spans whose scope is a collector's; return how many there were as well."""
+        return self._without(drop_own_scopes) if has_own_scopes(self.request) else (self, 0)
+
+    def without_carriers(self) -> tuple[Inbound, int]:
+        """Drop carriers whose scope got lost on the way; return how many there were as well."""
+        return self._without(drop_carriers)
+
+    def of_tenant(self, tenant: str | None) -> Inbound:
+        """Write the sender's tenant on every resource, instead of any tenant that the spans name."""
+        if not needs_stamp(self.request, tenant, body=self.body):
+            return self
+        changed = self._copy()
+        stamp_tenant(changed, tenant)
+        return replace(self, request=changed, body=None)
+
+    def without_spans_without_ids(self) -> Inbound:
+        """Drop the spans that belong to no trace."""
+        changed = self._copy()
+        drop_spans_without_ids(changed)
+        return replace(self, request=changed, body=None)
+
+    def without(self, slices: Sequence[TraceSlice]) -> Inbound:
+        """Drop the spans of these traces."""
+        if not slices:
+            return self
+        changed = self._copy()
+        drop_traces(changed, slices)
+        return replace(self, request=changed, body=None)
+
+    def to_bytes(self) -> bytes:
+        """Return the request as protobuf."""
+        return self.request.SerializeToString() if self.body is None else self.body
+
+    def _without(self, drop: Callable[[ExportTraceServiceRequest], int]) -> tuple[Inbound, int]:
+        changed = self._copy()
+        dropped = drop(changed)
+        return (replace(self, request=changed, body=None), dropped) if dropped else (self, 0)
+
+    def _copy(self) -> ExportTraceServiceRequest:
+        changed = ExportTraceServiceRequest()
+        changed.CopyFrom(self.request)
+        return changed

@@ -34,8 +34,7 @@ from ragtrace_collector.receive.kafka_client import (
 from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
 from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.telemetry.consumer import ConsumerState
-from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.counters import ConsumerState, Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -48,7 +47,6 @@ _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 5.0
 _REOPEN_S: Final = 30.0
 _SENDER: Final = "kafka"
-_ENCODINGS: Final[Mapping[str, Encoding]] = {"otlp_proto": "protobuf", "otlp_json": "json"}
 
 
 class Unusable(StrEnum):
@@ -59,7 +57,7 @@ class Unusable(StrEnum):
     TOO_LARGE = "too_large"
     """It is larger than ``receive.max_message_bytes``."""
     NOT_OTLP = "not_otlp"
-    """It is not what ``receive.kafka.encoding`` says."""
+    """It is neither OTLP of Protocol Buffers nor of JSON."""
     NO_SPANS = "no_spans"
     """It holds no span with valid ids: logs or metrics, say."""
     ERROR = "error"
@@ -233,9 +231,9 @@ class KafkaReceiver:
             return Unusable.TOO_LARGE
         with self.intake.room.for_request(_SENDER) as place:
             await place.reserve(len(body))
-            receipt = await self.intake.accept(
-                body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender()
-            )
+            # no request of Protocol Buffers begins with this byte
+            encoding: Encoding = "json" if body.lstrip()[:1] == b"{" else "protobuf"
+            receipt = await self.intake.accept(body, encoding=encoding, sender=self.sender())
         return None if receipt.spans else Unusable.NO_SPANS
 
     async def _bury(self, unusable: Sequence[_Taken]) -> set[int]:

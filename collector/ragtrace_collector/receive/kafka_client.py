@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.kafka.errors import text_of
-from ragtrace_collector.kafka.messages import bytes_of
+from ragtrace_collector.kafka import bytes_of, text_of
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -276,7 +275,7 @@ class GroupConsumer:
 def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
     return {
         "group.id": config.group,
-        "auto.offset.reset": config.start,
+        "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "partition.assignment.strategy": "cooperative-sticky",

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka import text_of
 from ragtrace_collector.receive.kafka_client import TopicMessage
 
 _DELIVERY_TIMEOUT_S: Final = 10.0

@@ -28,7 +28,6 @@ class FollowUpPolicy:
     metric: str | None = None
     """``None``: any metric."""
     relations: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
-    rate: float = 1.0
     most: int = 20
     """For each low answer."""
     window_ns: int = 600 * 10**9

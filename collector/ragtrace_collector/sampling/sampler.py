@@ -262,8 +262,7 @@ class Sampler:
     _places: list[Place] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        of_follow_ups = self.follow_ups.policy.rate if self.follow_ups else 0.0
-        self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_follow_ups)
+        self._ceiling = 1.0 if self.fairness or self.follow_ups else self.plan.highest_rate
 
     @property
     def may_keep_all(self) -> bool:
@@ -428,7 +427,7 @@ class Sampler:
         return replace(before, sample=sample, left_out=None)
 
     def _as_follow_up(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
-        if self.follow_ups is None or odds.position >= self.follow_ups.policy.rate * odds.throttle:
+        if self.follow_ups is None or odds.position >= odds.throttle:
             return None
         keys = self.follow_ups.policy.keys_of(record, odds.tenant)
         low = self.follow_ups.find(keys, now_ns)
@@ -446,8 +445,7 @@ class Sampler:
     @property
     def follow_up_sample(self) -> Sample:
         """The sample of a related answer: no probability, because a verdict chose it and not a rate."""
-        rate = self.follow_ups.policy.rate if self.follow_ups else 0.0
-        return Sample(rule=RULE_FOLLOW_UP, rate=rate, probability=None)
+        return Sample(rule=RULE_FOLLOW_UP, rate=1.0, probability=None)
 
     def _count(self, odds: SamplingOdds) -> None:
         if self.fairness:

@@ -20,10 +20,10 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.operations.health import Phase
+from ragtrace_collector.operations.pages import Phase
 from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.runtime import Operations
-from ragtrace_collector.operations.systemd import notify_ready, notify_reloading, notify_stopping
+from ragtrace_collector.operations.signals import notify_ready, notify_reloading, notify_stopping
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app

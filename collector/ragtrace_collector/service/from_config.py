@@ -61,7 +61,6 @@ def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
         below=config.below,
         metric=config.metric,
         relations=config.same,
-        rate=config.rate,
         most=config.most,
     )
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from ragtrace.ports import Clock
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.assemble.quarantine import Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage

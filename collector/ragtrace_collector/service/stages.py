@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.traces.attach import CarrierTime
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Quarantine
-from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.assemble.quarantine import Quarantine, Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
-from ragtrace_collector.evaluate.low_scores import LowScoreWatch
+from ragtrace_collector.evaluate.session_turns import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.coverage import Coverage
@@ -146,7 +144,6 @@ class StageParts:
             openinference_sinks=frozenset(
                 export.endpoint for export in self.config.export if export.reads_openinference
             ),
-            carrier_times=self._carrier_times,
             counters=self.shared.counters,
             coverage=self.shared.coverage,
             scores=self.shared.scores,
@@ -157,16 +154,11 @@ class StageParts:
             holds=self.holds,
         )
 
-    @property
-    def _carrier_times(self) -> Mapping[str, CarrierTime]:
-        return {export.endpoint: export.carrier_time for export in self.config.export if export.carrier_time}
-
     def _sessions(self) -> SessionStage:
         return SessionStage(
             store=self.store,
             live=self.live,
             sinks=tuple(self.shared.sinks),
-            carrier_times=self._carrier_times,
             counters=self.shared.counters,
             clock=self.clock,
             done=self.done,

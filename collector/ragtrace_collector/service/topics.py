@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ragtrace.errors import ConfigError
+from ragtrace.extras import install_command
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.kafka.extra import needs_kafka
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
@@ -53,3 +56,18 @@ def open_kafka(
         counters=counters,
         clock=clock,
     )
+
+
+@contextmanager
+def needs_kafka() -> Iterator[None]:
+    """Import what uses the client.
+
+    Raises:
+        ConfigError: it is not installed; says how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not exc.name.startswith("confluent_kafka"):
+            raise
+        raise ConfigError(f"`receive.kafka` needs the extra `kafka`: {install_command('kafka')}") from None

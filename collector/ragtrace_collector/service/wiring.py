@@ -1,4 +1,4 @@
-"""Builds a collector: opens what the configuration names, and wires the stages."""
+"""Builds a collector, opens what the configuration names, wires the stages, and runs it as a process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.budget import SpendLedger
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
+from ragtrace.process import settle_memory
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver.observed_sink import ObservedSink
@@ -22,8 +23,10 @@ from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.coverage import Coverage
-from ragtrace_collector.operations.accounts import account_routes
+from ragtrace_collector.operations.pages import account_routes
+from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.runtime import Operations
+from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.service.collector import Collector
@@ -198,3 +201,33 @@ def _opened(sinks: Mapping[str, SpanSink], tracer: Tracer, stack: AsyncExitStack
     for sink in sinks.values():
         stack.push_async_callback(sink.aclose)
     return {name: ObservedSink(sink, tracer) for name, sink in sinks.items()}
+
+
+CANCEL_S: Final = 10
+"""How long after ``drain_timeout`` the process is killed, if what it cancelled has not ended."""
+
+
+async def run_collector(
+    config: CollectorConfig,
+    *,
+    role: Role = Role.ALL,
+    shares_ports: bool = False,
+    reread: Callable[[], CollectorConfig] | None = None,
+    on_ready: Callable[[Collector], None] | None = None,
+) -> Mapping[str, int]:
+    """Serve until SIGINT or SIGTERM, shut down in order, and return what the store counts at the end.
+
+    ``on_ready`` is called once, when the receivers listen; ``reread`` at each SIGHUP, and returns the
+    configuration to follow from then on.
+
+    Raises:
+        ConfigError: an address, path, judge, metric or endpoint cannot be used.
+        KeyboardInterrupt: a second signal came, and it left at once.
+    """
+    settle_memory()
+    signals = Signals(longest_stop_s=config.drain_timeout.total_seconds() + CANCEL_S)
+    with signals.handled():
+        async with open_collector(config, role=role, shares_ports=shares_ports) as collector:
+            reloads = Reloads(asked=signals.reload, read=reread) if reread else None
+            await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
+            return (await collector.pipeline.store.ledger()).by_name()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -16,7 +16,6 @@ from ragtrace.conversations.judging import SessionName, judge_session, session_s
 from ragtrace.conversations.turns import Turn, digest_of, turn_of_json
 from ragtrace.errors import JudgeError
 from ragtrace.ports import Clock
-from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.otlp import decode, encode
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
@@ -46,7 +45,6 @@ class SessionStage:
     store: Store
     live: LiveConfig
     sinks: tuple[str, ...]
-    carrier_times: Mapping[str, CarrierTime] = field(default_factory=dict)
     """As in the stage that judges answers."""
     counters: Counters
     clock: Clock
@@ -109,8 +107,6 @@ class SessionStage:
         span = build(options=live.attach)
         is_new = span.span_id != session.span_id
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
-        for sink, time in self.carrier_times.items() if is_new else ():
-            items[sink] = encode([build(options=replace(live.attach, carrier_time=time))])
         is_indexed = is_new
         summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
         await self._end(session, span_id=span.span_id, items=items, summary=summary)
@@ -146,7 +142,7 @@ class SessionStage:
         digest = digest_of(turn, earlier)
         if stored.checked is not None and stored.digest == digest:
             return check_of_json(stored.checked)
-        guarded = live.shared_evaluator.guarded.now
+        guarded = live.shared_evaluator.guarded
         if not guarded.evaluator.judge.identity.contradicts:
             return None
         closed = guarded.closed()

@@ -1,11 +1,15 @@
-"""The SDK's OTLP exporters by address, gRPC or HTTP, with addresses written as for back ends."""
+"""The SDK's OTLP exporters by address, written as for back ends, and the resource of what they send."""
 
 from __future__ import annotations
 
+import functools
+import uuid
+from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.metrics.export import MetricExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from ragtrace.http import exporters
@@ -42,3 +46,16 @@ def _is_grpc(endpoint: str) -> bool:
 def _as_http(endpoint: str) -> str:
     """Write a gRPC address for the SDK: the scheme says whether it uses TLS."""
     return endpoint.replace("grpc", "http", 1) if endpoint.startswith("grpc") else endpoint
+
+
+@functools.cache
+def own_resource() -> Resource:
+    """Return the resource of this process. Standard variables such as OTEL_SERVICE_NAME take precedence."""
+    own = Resource(
+        {
+            "service.name": "ragtrace-collector",
+            "service.version": version("ragtrace-otel"),
+            "service.instance.id": str(uuid.uuid4()),
+        }
+    )
+    return own.merge(OTELResourceDetector().detect())

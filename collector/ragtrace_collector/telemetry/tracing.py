@@ -16,8 +16,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
 
 from ragtrace import semconv
-from ragtrace_collector.telemetry.exporters import open_span_exporter
-from ragtrace_collector.telemetry.resource import own_resource
+from ragtrace_collector.telemetry.exporters import open_span_exporter, own_resource
 
 NO_TRACER: Tracer = NoOpTracer()
 

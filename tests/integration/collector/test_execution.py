@@ -269,22 +269,6 @@ def test_money_cannot_be_limited_where_prices_are_not_known(tmp_path: Path, name
         check_config(config(tmp_path, name, budget=limited("usd", 5.0)))
 
 
-async def test_near_the_wall_a_cheaper_judge_goes_on_and_signs_its_verdicts(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    changes: dict[str, Any] = {
-        "judge": {"cheaper": "scripted"},
-        "budget": limited("calls", 5, at_limit="cheaper"),
-    }
-    async with stepped_collector(config(tmp_path, name, **changes)) as spans:
-        await settled(spans, *range(4))
-        await spans.pass_time(10)
-        assert await spans.outcomes() == {"judged": 4}
-        models = sorted(str(span.attributes[semconv.JUDGE_MODEL]) for span in spans.carriers())
-    assert models == [name, name, "scripted", "scripted"]
-    assert judge.calls == 4
-
-
 async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
     tmp_path: Path, name: str
 ) -> None:

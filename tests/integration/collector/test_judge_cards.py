@@ -95,13 +95,10 @@ async def test_a_contradicted_that_is_mostly_wrong_is_folded_into_unsupported(
     assert carrier.events[named.index(label)].attributes[semconv.CLAIM_QUOTE] == CHUNKS[0]
 
 
-@pytest.mark.parametrize("role", [None, "second", "cheaper"])
+@pytest.mark.parametrize("role", [None, "second"])
 def test_no_judge_without_a_card_labels_anything_if_cards_are_required(
     tmp_path: Path, role: str | None
 ) -> None:
-    budget: dict[str, Any] = {}
-    if role == "cheaper":
-        budget = {"budget": {"live": {"day": "5 calls"}, "at_limit": "cheaper"}}
     required: dict[str, Any] = {"use": "openai:first", "api_key": "k", "require_card": True}
     if role is not None:
         required[role] = "openai:other"
@@ -109,5 +106,5 @@ def test_no_judge_without_a_card_labels_anything_if_cards_are_required(
         a_card(tmp_path / f"{model}.json", provider="openai", model=model) for model in ("first", "other")
     )
     with pytest.raises(ConfigError, match=r"`require_card` refuses the judge openai:.* has no card"):
-        check_config(config_of(tmp_path, judge={**required, "card": [first] if role else []}, **budget))
-    check_config(config_of(tmp_path, judge={**required, "card": [first, other]}, **budget))
+        check_config(config_of(tmp_path, judge={**required, "card": [first] if role else []}))
+    check_config(config_of(tmp_path, judge={**required, "card": [first, other]}))

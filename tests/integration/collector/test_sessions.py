@@ -181,7 +181,7 @@ async def test_empty_turns_are_no_turns(tmp_path: Path) -> None:
 
 async def test_a_session_keeps_bounded_texts(tmp_path: Path) -> None:
     huge = "Refunds take 14 days. " * 5_000
-    async with stepped_collector(config(tmp_path, contradictions=False)) as spans:
+    async with stepped_collector(config(tmp_path)) as spans:
         for number in range(3):
             await receive(spans, turn(number, huge))
         stored = await spans.collector.pipeline.store.sessions.session(name_of("chat-1"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.operations.systemd import (
+from ragtrace_collector.operations.signals import (
     notify_ready,
     notify_reloading,
     notify_stopping,

@@ -20,7 +20,7 @@ from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.receive.loop_guard import drop_own_scopes, has_own_scopes
+from ragtrace_collector.receive.intake import drop_own_scopes, has_own_scopes
 from tests.rag_spans import rag_trace
 
 KEY = AnswerKey("a" * 32, "b" * 16)
