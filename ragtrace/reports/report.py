@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
-
-from ragtrace.model import JudgedAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,32 +46,3 @@ class RunEnd:
     cut_short: str | None = None
     """Why it ended early, as a clause: ``it was stopped``."""
     left_out: tuple[SkippedAnswers, ...] = ()
-
-
-class Report(Protocol):
-    """A file with the judged answers."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        ...
-
-    def add(self, answer: JudgedAnswer) -> None:
-        """Add an answer.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        ...
-
-    def close(self, ending: RunEnd) -> None:
-        """Complete the file, and publish it under its name.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        ...
-
-    def abandon(self) -> None:
-        """Keep the earlier file of that name."""
-        ...

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ragtrace_collector.web.tokens import TokenSender
+
+if TYPE_CHECKING:
+    from ragtrace_collector.web._connection import BoundedConnection
 
 _MAX_CONNECTIONS: Final = 1_000
 _RESERVED: Final = 250
@@ -21,18 +24,6 @@ Address = tuple[str, int] | None
 """Host and port of the peer; None if it has none."""
 
 
-class Connection(Protocol):
-    """A connection that can be closed."""
-
-    def is_idle(self) -> bool:
-        """Say whether no request is being answered on it."""
-        ...
-
-    def hang_up(self) -> None:
-        """Close it at once."""
-        ...
-
-
 class Connections:
     """The open connections. An unauthenticated one has not shown a known token.
 
@@ -41,12 +32,12 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._unauthenticated: dict[str, dict[Connection, None]] = {}
-        self._peers: dict[Connection, str] = {}
+        self._unauthenticated: dict[str, dict[BoundedConnection, None]] = {}
+        self._peers: dict[BoundedConnection, str] = {}
         """Unauthenticated ones only."""
-        self._known: set[Connection] = set()
+        self._known: set[BoundedConnection] = set()
 
-    def join(self, connection: Connection, address: Address) -> None:
+    def join(self, connection: BoundedConnection, address: Address) -> None:
         """Add a connection, and close another if there are too many now."""
         peer = _peer(_host(address))
         self._peers[connection] = peer
@@ -56,19 +47,19 @@ class Connections:
         elif self._is_too_full():
             self._end_one_of(max(self._unauthenticated, key=lambda each: len(self._unauthenticated[each])))
 
-    def note_request(self, connection: Connection) -> None:
+    def note_request(self, connection: BoundedConnection) -> None:
         """Note a request on a connection."""
         of_peer = self._unauthenticated.get(self._peers.get(connection, ""), {})
         if connection in of_peer:
             of_peer[connection] = of_peer.pop(connection)
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: BoundedConnection) -> None:
         """Note that a connection showed a known token."""
         if connection in self._peers:
             self._leave_unauthenticated(connection)
             self._known.add(connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: BoundedConnection) -> None:
         """Remove a closed connection."""
         self._known.discard(connection)
         self._leave_unauthenticated(connection)
@@ -86,7 +77,7 @@ class Connections:
         self._leave_unauthenticated(ended)
         ended.hang_up()
 
-    def _leave_unauthenticated(self, connection: Connection) -> None:
+    def _leave_unauthenticated(self, connection: BoundedConnection) -> None:
         peer = self._peers.pop(connection, None)
         if peer is not None:
             del self._unauthenticated[peer][connection]

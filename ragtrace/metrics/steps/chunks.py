@@ -12,7 +12,7 @@ from typing import Final
 from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.judge_steps import Grading, SentenceGrading
 from ragtrace.metrics._evidence import pack_chunks
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, one_a_number
 from ragtrace.model import Chunk, ChunkVerdict, SentenceGrade, VerdictLabel
@@ -38,8 +38,8 @@ async def grade_chunks(material: Material) -> Grading:
     reference = (material.record.reference or "").strip() or None
     packs = _packs(chunks, material.fence_code, limits.context_chars)
     calls = [batch for pack in packs[: limits.max_packs] for batch in batches(pack, limits.chunks_per_call)]
-    question = ItemQuestion(ask=partial(_ask, material, reference), cut_off=ItemReplies[GivenGrade].cut_off)
-    answers = await together(ask_items(call, question) for call in calls)
+    ask, cut_off = partial(_ask, material, reference), ItemReplies[GivenGrade].cut_off
+    answers = await together(ask_items(call, ask, cut_off) for call in calls)
     pieces = Counter(piece.number for pack in packs for piece in pack)
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(

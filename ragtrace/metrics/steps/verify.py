@@ -27,7 +27,7 @@ from ragtrace.judge_forms import (
 from ragtrace.judge_steps import Prompt, Verification, VerifyForm
 from ragtrace.metrics._canaries import CanaryClaim, CanaryClaims, check_canaries
 from ragtrace.metrics._evidence import NumberedContext
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
 from ragtrace.model import Claim, DecidedBy, Usage, Verdict, VerdictLabel
@@ -221,7 +221,8 @@ class JsonVerifier:
         """Return a verdict on every claim, without a second look."""
         size = self.material.limits.claims_per_call
         asked = [(pack, batch) for pack in packs for batch in batches(claims, size)]
-        replies = await together(ask_items(batch, self._question(pack)) for pack, batch in asked)
+        cut_off = ItemReplies[GivenVerdict].cut_off
+        replies = await together(ask_items(batch, partial(self._ask, pack), cut_off) for pack, batch in asked)
         checked = [self._checked(pack, reply) for (pack, _), reply in zip(asked, replies, strict=True)]
         given = {c.number: [found[c.number] for found in checked if c.number in found] for c in claims}
         return CheckedVerdicts(
@@ -229,10 +230,6 @@ class JsonVerifier:
             rejected=sum(reply.rejected for reply in replies),
             canaries_passed=sum(reply.canaries_passed for reply in replies),
         )
-
-    def _question(self, pack: Pack) -> ItemQuestion[NumberedText, ItemReplies[GivenVerdict]]:
-        ask, cut_off = partial(self._ask, pack), ItemReplies[GivenVerdict].cut_off
-        return ItemQuestion(ask=ask, cut_off=cut_off)
 
     def _checked(self, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Mapping[int, CheckedVerdict]:
         shown = {chunk.number for chunk in pack}

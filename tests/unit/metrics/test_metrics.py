@@ -365,16 +365,6 @@ def test_the_quadrant_says_where_a_call_fails(
     assert diagnose(precision, faithfulness) is expected
 
 
-@pytest.mark.parametrize(("reference", "calls"), [(0, 4), (1, 5)])
-async def test_each_step_is_asked_once_for_all_metrics(reference: int, calls: int) -> None:
-    scripted = judge(truths="S")
-    metrics = [*OWN] if reference else [name for name in OWN if name != "context_recall"]
-    evaluation = await evaluate(record(reference=reference), metrics=metrics, judge=scripted)
-    assert evaluation.usage.calls == len(scripted.requests) == calls
-    assert set(scripted.calls.values()) == {1}
-    assert all(result.score is not None for result in evaluation.results)
-
-
 async def test_only_what_is_asked_about_claims_waits_for_another_step() -> None:
     waiting = asyncio.Barrier(3)  # breaks the test by its time-out unless three requests wait at once
 
