@@ -30,9 +30,6 @@ async def grade_chunks(material: Material) -> Grading:
     """Ask for a grade on each chunk. The fence code seeds the order of the chunks.
 
     A chunk that is too long for one call is graded in pieces, and gets the best grade of its pieces.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
     """
     chunks, limits = material.record.chunks, material.limits
     reference = (material.record.reference or "").strip() or None
@@ -124,9 +121,6 @@ async def grade_sentences(material: Material) -> SentenceGrading:
     """Ask for a grade on each sentence, with the prompt for chunks.
 
     Sentences beyond ``max_sentences`` are not judged, and count as unjudged.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
     """
     chunks = sorted(material.record.chunks, key=lambda chunk: chunk.rank)
     found = [(chunk, sentence) for chunk in chunks for sentence in split_sentences(chunk.text or "")]

@@ -27,11 +27,7 @@ _EARLIER: Final = "earlier turns: only to see what words stand for, list nothing
 
 
 async def extract_claims(material: Material) -> ClaimExtraction:
-    """Ask for the claims of an answer.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Ask for the claims of an answer."""
     parts = batches(material.sentences, material.limits.sentences_per_call)
     answers = await together(ask_items(part, partial(_ask, material), _fail) for part in parts)
     return _join([part for found in answers for part in found.parts], material.sentences)

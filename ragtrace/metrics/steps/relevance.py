@@ -24,11 +24,7 @@ _LABELS: Mapping[Relevance, VerdictLabel] = {
 
 
 async def grade_statements(material: Material) -> tuple[Verdict, ...]:
-    """Ask for the relevance of each statement.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Ask for the relevance of each statement."""
     statements = (await material.extraction()).statements
     numbered = [
         NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements

@@ -29,10 +29,6 @@ async def verify_by_truths(material: Material, settings: TruthSettings) -> Truth
     """Ask for the truths of the chunks, and for a verdict on each claim from the truths alone.
 
     Quotes are looked up in the chunks themselves. A chunk without usable truths is shown as it is.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
     """
     claims = (await material.extraction()).claims
     read = await _read(material, settings)

@@ -203,12 +203,7 @@ class JsonVerifier:
     """The prompt of the second look at claims that are not supported; ``None`` for no second look."""
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
-        """Return a verdict on every claim.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-            JudgeCompromised: it failed a canary claim.
-        """
+        """Return a verdict on every claim."""
         found = await self.rule_once(claims, self.material.context.packs)
         doubtful = [claim for claim in claims if found.rulings[claim.number].label in _DOUBTFUL]
         if self.again is None or not doubtful:
@@ -434,12 +429,7 @@ def _render(pack: Pack, claim: str, question: YesNoQuestion, code: str) -> str:
 
 
 async def verify_answer(material: Material) -> Verification:
-    """Ask for a verdict on each claim of the answer.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each claim of the answer."""
     claims = (await material.extraction()).claims
     return await verify_claims(VERIFY, claims, material, second_look=material.verify.second_look)
 
@@ -447,12 +437,7 @@ async def verify_answer(material: Material) -> Verification:
 async def verify_claims(
     step: VerifyStep, claims: Sequence[Claim], material: Material, *, second_look: bool = False
 ) -> Verification:
-    """Ask for a verdict on each claim, in the form that the settings choose.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each claim, in the form that the settings choose."""
     numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
     canaries = CanaryClaims(
         seed=material.fence_code,
@@ -538,12 +523,7 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
 
 
 async def verify_reference(material: Material) -> Verification:
-    """Ask for a verdict on each sentence of the reference.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each sentence of the reference."""
     sentences = [
         Claim(index=index, text=sentence.text, kind="reference")
         for index, sentence in enumerate(material.reference)
