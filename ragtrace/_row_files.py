@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -195,29 +195,18 @@ def _of_mappings(columns: Mapping[Any, Mapping[Any, Any]], name: str) -> Sequenc
 FormT = TypeVar("FormT", bound=BaseModel)
 
 
-class RowNotices(Protocol):
-    """Receives notices about skipped rows and ignored fields."""
+class RowNotices:
+    """What becomes of unreadable rows (the first ends the reading) and of unknown fields (nothing)."""
 
     def row_refused(self, fault: InputError) -> None:
         """Handle an unreadable row. Reading goes on with the next row unless this raises."""
-        ...
-
-    def fields_ignored(self, warning: str) -> None:
-        """Handle unknown fields, once for each name."""
-        ...
-
-
-class _Strict:
-    """Stops at the first unreadable row and accepts unknown fields."""
-
-    def row_refused(self, fault: InputError) -> None:
         raise fault
 
     def fields_ignored(self, warning: str) -> None:
-        pass
+        """Handle unknown fields, once for each name."""
 
 
-STRICT: Final[RowNotices] = _Strict()
+STRICT: Final = RowNotices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

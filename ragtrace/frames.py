@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ragtrace._ordered import map_in_order
 from ragtrace._row_fields import RECORD_FIELDS
-from ragtrace._row_files import read_row, table_rows, tell_unknown
+from ragtrace._row_files import RowNotices, read_row, table_rows, tell_unknown
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import metric_named
@@ -209,7 +209,7 @@ def _rows_of(records: Any) -> tuple[str, Sequence[Any]]:
     )
 
 
-class _Warnings:
+class _Warnings(RowNotices):
     """Warns about ignored columns."""
 
     def row_refused(self, fault: InputError) -> None:

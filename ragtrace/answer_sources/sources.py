@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from ragtrace.answers.carrier import is_carrier
 from ragtrace.answers.index.reading import AnswerIndex
@@ -114,16 +114,8 @@ class KeptAnswer:
     """Both were deleted before the answer's row, to make room."""
 
 
-class KeptAnswers(Protocol):
-    """Where a collector keeps judged answers."""
-
-    async def kept(self, key: AnswerKey) -> KeptAnswer:
-        """Return what is kept of an answer; of another tenant nothing.
-
-        Raises:
-            ReadError: the store could not be read.
-        """
-        ...
+KeptAnswers: TypeAlias = Callable[[AnswerKey], Awaitable[KeptAnswer]]
+"""Returns what a collector keeps of an answer; of another tenant nothing. May raise `ReadError`."""
 
 
 def open_source(
@@ -230,7 +222,7 @@ class TraceSource:
             async with asyncio.timeout(self._longest_s):
                 wanted = f"{key.trace_id}@{key.tenant}" if self._is_store else key.trace_id
                 trace = await self._reader.get(wanted)
-                kept = await self._kept.kept(key) if self._kept else KeptAnswer()
+                kept = await self._kept(key) if self._kept else KeptAnswer()
         except TimeoutError as exc:
             raise ReadUnavailable(f"{self.name} did not answer within {self._longest_s:g} s") from exc
         except InputError as exc:

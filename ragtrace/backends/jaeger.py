@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ragtrace.backends._jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends._listing import SearchOnlyReader
@@ -158,25 +158,11 @@ async def search_each_service(
     return Page.joined([await search(replace(query, service=service)) for service in await services()])
 
 
-class _Version(Protocol):
-    """The differences between the API versions."""
-
-    traces: str
-    services: str
-    raw: str
-    """Without it, Jaeger adjusts the times of spans for clock skew."""
-
-    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]: ...
-
-    def spans(self, body: str) -> tuple[Span, ...]: ...
-
-    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]: ...
-
-
 class _V3:
     traces = "/api/v3/traces"
     services = "/api/v3/services"
     raw = "raw_traces"
+    """Without it, Jaeger adjusts the times of spans for clock skew."""
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
         """Without tags, which v3 does not support."""
@@ -227,6 +213,9 @@ class _V2:
 
     def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
         return _texts((tree or {}).get("data"))
+
+
+_Version: TypeAlias = _V3 | _V2
 
 
 V3: Final = _V3()

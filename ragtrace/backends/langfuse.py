@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from ragtrace import semconv
@@ -148,14 +148,6 @@ class _Stored(NamedTuple):
     scores: list[Json]
 
 
-class _Version(Protocol):
-    """The differences between the API versions."""
-
-    def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]: ...
-
-    async def stored(self, api: _Api, trace_id: str) -> _Stored | None: ...
-
-
 _OBSERVATIONS: Final = "/api/public/v2/observations"
 _TRACES: Final = "/api/public/traces"
 _SCORES: Final = "/api/public/v3/scores"
@@ -212,6 +204,9 @@ class _V3:
         if trace is None:
             return None
         return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])
+
+
+_Version: TypeAlias = _V4 | _V3
 
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.backfill._kept_turns import KeptTurns
@@ -25,6 +25,9 @@ from ragtrace.traces.attach import carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
+if TYPE_CHECKING:
+    from ragtrace.backfill._earlier_turns import EarlierTurns
+
 
 class SelectedRecord(NamedTuple):
     """A record to judge, and how it was sampled."""
@@ -38,20 +41,6 @@ class SelectedRecord(NamedTuple):
 
 
 Item = SelectedRecord | SearchedUpTo
-
-
-class TurnListener(Protocol):
-    """Who is told of the records that are turns of sessions."""
-
-    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
-        """Return the tenant of an answer."""
-        ...
-
-    async def keep_known(
-        self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
-    ) -> None:
-        """Take a record that was judged before."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +93,7 @@ async def choose(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: TurnListener | None = None,
+    turns: SessionTurns | EarlierTurns | None = None,
 ) -> AsyncIterator[Item]:
     """Yield the records to judge and the progress of the search; other records are only counted.
 
@@ -133,7 +122,7 @@ async def _of(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: TurnListener | None,
+    turns: SessionTurns | EarlierTurns | None,
 ) -> Sequence[SelectedRecord]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)

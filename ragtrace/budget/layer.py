@@ -65,7 +65,7 @@ async def _counted(
             await counted.enter_async_context(spender.spending(cost_estimator, largest))
             for spender in spenders
         ]
-        with watched_by(*request_costs):
+        with watched_by(*(cost.request for cost in request_costs)):
             yield request_costs
 
 

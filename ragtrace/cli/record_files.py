@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Final, TypeVar
 
+from ragtrace._row_files import RowNotices
 from ragtrace.cli.render import many, one_line, talk
 from ragtrace.errors import InputError
 from ragtrace.reports import RunEnd, SkippedAnswers
@@ -18,7 +19,7 @@ _AHEAD: Final = 64
 _MOST_SAID: Final = 20
 
 
-class LeftOutRows:
+class LeftOutRows(RowNotices):
     """Says on stderr which rows and fields of a file are left out, and counts the rows."""
 
     def __init__(self) -> None:

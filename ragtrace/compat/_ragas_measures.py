@@ -102,11 +102,7 @@ class FixedText(BaseModel):
 
 
 def read_to_the_letter(reply: str, form: type[FormT]) -> FormT:
-    """Read a reply as the collections do.
-
-    Raises:
-        Unreadable: it is not of the form.
-    """
+    """Read a reply as the collections do."""
     try:
         return form.model_validate_json(reply, strict=True)
     except ValidationError as exc:
@@ -114,20 +110,12 @@ def read_to_the_letter(reply: str, form: type[FormT]) -> FormT:
 
 
 def read_leniently(reply: str, form: type[FormT]) -> FormT:
-    """Read a reply as the metrics of old do.
-
-    Raises:
-        Unreadable: it is not of the form.
-    """
+    """Read a reply as the metrics of old do."""
     return read_repaired(_outermost(reply), form)
 
 
 def read_repaired(reply: str, form: type[FormT]) -> FormT:
-    """Read a reply that was repaired: as leniently, but there may be no prose around the JSON any more.
-
-    Raises:
-        Unreadable: it is not of the form.
-    """
+    """Read a reply that was repaired: as leniently, but there may be no prose around the JSON any more."""
     try:
         return form.model_validate(_loose_json(reply))
     except ValidationError as exc:

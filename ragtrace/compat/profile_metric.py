@@ -91,11 +91,7 @@ class ProfileMetric:
         return f"{self._own.version}-{self.profile}-{rules}{chosen}"
 
     async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
-        """Score the record, or skip it with a reason.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Score the record, or skip it with a reason."""
         has_reference = bool((record.reference or "").strip())
         own = self._own if has_reference or not self._by_answer else self._by_answer
         found = await own.measure(record, steps)

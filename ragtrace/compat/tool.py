@@ -62,11 +62,7 @@ class ToolCalls:
         sampling: SamplingParameters | None = None,
         max_output_tokens: int = 4096,
     ) -> FreeText:
-        """Ask for a text.
-
-        Raises:
-            JudgeError: the endpoint gave no usable answer.
-        """
+        """Ask for a text."""
         self._times[system, prompt] += 1
         # a cache must not answer a repeated request with the first reply
         times = self._times[system, prompt]
@@ -82,11 +78,7 @@ class ToolCalls:
         return (await self._judge.ask(request)).value
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Turn texts into vectors.
-
-        Raises:
-            JudgeError: the endpoint gave no usable answer, or there is none.
-        """
+        """Turn texts into vectors."""
         return await self._steps.embed(texts)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -178,18 +178,8 @@ def _short(name: str) -> str:
     return "".join(letter for letter in name if letter.isprintable())[:_MOST_NAME].strip()
 
 
-class CallObserver(Protocol):
-    """Counts requests."""
-
-    def request(self, call: JudgeCall) -> AbstractAsyncContextManager[None]:
-        """Count a request before it is sent, and its usage when it has ended.
-
-        Raises:
-            JudgeOverBudget: the request must not be sent.
-        """
-        ...
-
-
+CallObserver: TypeAlias = Callable[[JudgeCall], AbstractAsyncContextManager[None]]
+"""Counts a request before it is sent, and its usage when it has ended; may raise ``JudgeOverBudget``."""
 _WATCHERS: ContextVar[tuple[CallObserver, ...]] = ContextVar("ragtrace_watchers", default=())
 
 
@@ -232,7 +222,7 @@ async def made(asked: CallRequest, doubts: UsageDoubts) -> AsyncIterator[JudgeCa
     async with AsyncExitStack() as counted:
         try:
             for watcher in _WATCHERS.get():
-                await counted.enter_async_context(watcher.request(call))
+                await counted.enter_async_context(watcher(call))
         except BaseException:
             call.stayed()
             raise

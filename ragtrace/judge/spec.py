@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError
@@ -144,15 +144,6 @@ EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
 """The type of the entry points ``ragtrace.embedders``."""
 
 
-@runtime_checkable
-class SelfLimited(Protocol):
-    """A judge that sets its own limits: its time-out is a minimum, its concurrency a maximum."""
-
-    least_timeout_s: float
-    """For one request."""
-    most_at_once: int
-
-
 def open_judge(
     spec: str,
     *,
@@ -181,9 +172,9 @@ def open_judge(
     judge: Judge = _JUDGES.open(make, given, spec)
     timeout_s = given.timeout_s
     max_concurrency = max_concurrency if given.batches is None else MOST_REQUESTS
-    if isinstance(judge, SelfLimited):
-        timeout_s = max(timeout_s, judge.least_timeout_s)
-        max_concurrency = min(max_concurrency, judge.most_at_once)
+    # a judge may set limits of its own
+    timeout_s = max(timeout_s, getattr(judge, "least_timeout_s", timeout_s))
+    max_concurrency = min(max_concurrency, getattr(judge, "most_at_once", max_concurrency))
     judge = Timed(judge, _WHOLE_ASK * timeout_s)
     if given.batches is None:  # else the provider queues them
         judge = AdaptivelyLimited(judge, max_concurrency)

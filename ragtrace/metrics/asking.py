@@ -7,11 +7,12 @@ reply that leaves a number out, repeats one or has another is not believed at al
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -153,37 +154,33 @@ def output_tokens(texts: Collection[str]) -> int:
 ItemT = TypeVar("ItemT")
 
 
-class PartialAnswers(Protocol[ItemT]):
+class PartialAnswers(ABC, Generic[ItemT]):
     """What the judge's replies so far say about some items."""
 
+    @abstractmethod
     def joined(self, other: Self) -> Self:
         """Add the answers of a further request."""
-        ...
 
+    @abstractmethod
     def missing(self, items: Sequence[ItemT]) -> Sequence[ItemT]:
         """Return the items to ask for once more."""
-        ...
 
+    @abstractmethod
     def without_missing(self, items: Sequence[ItemT]) -> Self:
         """Return these answers, or raise if items must not be missing."""
-        ...
 
 
 AnswersT = TypeVar("AnswersT", bound=PartialAnswers)  # type: ignore[type-arg]  # of any items
+Ask: TypeAlias = Callable[[Sequence[ItemT], Sequence[ItemT], bool], Awaitable[AnswersT]]
+"""Makes one request about items. It may show others for the sense: those that have answers already. The flag
+says that it is asked again."""
+CutOff: TypeAlias = Callable[[Sequence[ItemT], JudgeCutOff], AnswersT]
+"""Returns what becomes of items whose reply was cut off while another half was answered, or raises."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemQuestion(Generic[ItemT, AnswersT]):
-    """How to ask about some of a step's items."""
-
-    ask: Callable[[Sequence[ItemT], Sequence[ItemT], bool], Awaitable[AnswersT]]
-    """Makes one request about items. It may show others for the sense: those that have answers already. The
-    flag says that it is asked again."""
-    cut_off: Callable[[Sequence[ItemT], JudgeCutOff], AnswersT]
-    """Returns what becomes of items whose reply was cut off while another half was answered, or raises."""
-
-
-async def ask_items(items: Sequence[ItemT], question: ItemQuestion[ItemT, AnswersT]) -> AnswersT:
+async def ask_items(
+    items: Sequence[ItemT], ask: Ask[ItemT, AnswersT], cut_off: CutOff[ItemT, AnswersT]
+) -> AnswersT:
     """Return what the judge says about all items.
 
     Missing items are requested once more; truncated requests are repeated in halves.
@@ -192,14 +189,14 @@ async def ask_items(items: Sequence[ItemT], question: ItemQuestion[ItemT, Answer
         JudgeError: the first request got no usable answer, the numbers were wrong again, or all replies were
             cut off.
     """
-    first = await _in_halves_if_cut(items, (), question)
+    first = await _in_halves_if_cut(items, (), ask, cut_off)
     again = first.missing(items)
     if not again:
         return first
     left_out = {id(item) for item in again}
     answered = [item for item in items if id(item) not in left_out]
     try:
-        second = await _in_halves_if_cut(again, answered, question, again=True)
+        second = await _in_halves_if_cut(again, answered, ask, cut_off, again=True)
     except JudgeNonsense:
         return first.without_missing(items)
     return first.joined(second).without_missing(items)
@@ -208,12 +205,13 @@ async def ask_items(items: Sequence[ItemT], question: ItemQuestion[ItemT, Answer
 async def _in_halves_if_cut(
     items: Sequence[ItemT],
     answered: Sequence[ItemT],
-    question: ItemQuestion[ItemT, AnswersT],
+    ask: Ask[ItemT, AnswersT],
+    cut_off: CutOff[ItemT, AnswersT],
     *,
     again: bool = False,
 ) -> AnswersT:
     try:
-        return await question.ask(items, answered, again)
+        return await ask(items, answered, again)
     except JudgeCutOff:
         if len(items) == 1:
             raise
@@ -221,17 +219,17 @@ async def _in_halves_if_cut(
     errors: list[JudgeCutOff] = []
     for half in halves(items):
         try:
-            parts.append(await _in_halves_if_cut(half, answered, question, again=again))
+            parts.append(await _in_halves_if_cut(half, answered, ask, cut_off, again=again))
         except JudgeCutOff as exc:
             errors.append(exc)
-            parts.append(question.cut_off(half, exc))
+            parts.append(cut_off(half, exc))
     if len(errors) == len(parts):
         raise errors[0]
     return parts[0].joined(parts[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemReplies(Generic[T]):
+class ItemReplies(PartialAnswers[NumberedText], Generic[T]):
     """The judge's answers, by item number."""
 
     found: Mapping[int, T]

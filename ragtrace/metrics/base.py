@@ -90,11 +90,7 @@ class BuiltInMetric(ABC):
         return f"{self.rules}-truncated" if self.judge_truncated else self.rules
 
     async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
-        """Score the record, or skip it with a reason.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Score the record, or skip it with a reason."""
         if gap := self._gap(record):
             finding, passed = MetricFinding(skip_reason=gap.reason, explanation=gap.detail), None
         else:
@@ -139,11 +135,7 @@ class BuiltInMetric(ABC):
 
     @abstractmethod
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
-        """Judge a record that has all required parts.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Judge a record that has all required parts."""
 
     def _chosen_rule(self, threshold: float | None, pass_when: str | None) -> PassRule:
         if pass_when is not None and threshold is not None:

@@ -51,9 +51,6 @@ async def graded_chunks(steps: StepSession, *, by_answer: bool = False) -> Grade
     """Return the chunks with their grades, or a finding if there is nothing to count.
 
     With ``by_answer``, they are graded by what the answer states in place of a reference.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
     """
     grading = await (steps.chunks_by_answer() if by_answer else steps.chunks())
     counts = VerdictCounts.of(grading.verdicts)

@@ -132,11 +132,7 @@ _NO_EVIDENCE: Final = "supported without a chunk and a quote that could be found
 
 
 async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdicts | MetricFinding:
-    """Return the claims of the answer with their verdicts, or a finding if there is nothing to count.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Return the claims of the answer with their verdicts, or a finding if there is nothing to count."""
     extraction = await steps.extract()
     if not extraction.claims:
         return nothing_stated(extraction)

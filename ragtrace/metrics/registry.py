@@ -35,7 +35,6 @@ _BUILT_IN = {
     "question_similarity": "ragtrace.metrics.question_similarity:QuestionSimilarity",
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
 }
-"""Also in `pyproject.toml`, as what an installed package offers."""
 _TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
 _PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
 """Scores the verdicts of a built-in metric by another tool's rule."""

@@ -50,7 +50,8 @@ ResultT = TypeVar("ResultT")
 class StepSession:
     """The judge steps for one record. Metrics that use the same step share its calls.
 
-    Concurrent metrics get the same value, or the same ``JudgeError``, from one run of a step.
+    Concurrent metrics get the same value from one run of a step, or the same ``JudgeError``, which a step
+    raises if the judge gave no usable answer.
     """
 
     def __init__(
@@ -93,11 +94,7 @@ class StepSession:
         return sum((step.spent for step in self._shared.values()), Usage())
 
     async def shared(self, key: str, run: Callable[[MeteredJudge], Awaitable[T]]) -> T:
-        """Run a step once per record: all callers with the same key get the same value or error.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Run a step once per record: all callers with the same key get the same value or error."""
         self.asked.add(key)
         once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run, self._clock))
         return await once.get()
@@ -139,11 +136,7 @@ class StepSession:
         return self._context.cut or longest > self.limits.max_sentences
 
     async def extract(self) -> ClaimExtraction:
-        """Return the statements of the answer, and the claims among them.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return the statements of the answer, and the claims among them."""
         return await self._result(EXTRACT)
 
     async def take_claims(self, claims: Sequence[Claim]) -> None:
@@ -163,47 +156,27 @@ class StepSession:
         await self.shared(self._key(EXTRACT), hand_over)
 
     async def relevance(self) -> tuple[Verdict, ...]:
-        """Return the relevance of each statement of the answer to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return the relevance of each statement of the answer to the question."""
         return await self._result(RELEVANCE)
 
     async def verify(self) -> Verification:
-        """Return a verdict on each claim of the answer.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a verdict on each claim of the answer."""
         return await self._result(VERIFY)
 
     async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
-        """Return a verdict on each claim of the answer from the truths of the chunks alone.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a verdict on each claim of the answer from the truths of the chunks alone."""
         self.asked.add(self._key(EXTRACT))
         key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
         return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
 
     async def chunks(self) -> Grading:
-        """Return a grade on each chunk: its relevance to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a grade on each chunk: its relevance to the question."""
         if self._is_bundled:
             return (await self._retrieval())[0]
         return await self._result(CHUNKS)
 
     async def chunks_by_answer(self) -> Grading:
-        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states."""
         record = replace(self._record, reference=self._record.answer)
         key = f"answer in {self._key(CHUNKS)}"
         return await self.shared(
@@ -211,30 +184,18 @@ class StepSession:
         )
 
     async def sentences(self) -> SentenceGrading:
-        """Return a grade on each sentence of the chunks: its relevance to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a grade on each sentence of the chunks: its relevance to the question."""
         key = f"sentences of {self._key(CHUNKS)}"
         return await self.shared(key, lambda judge: grade_sentences(self._material(judge)))
 
     async def recall(self) -> Verification:
-        """Return a verdict on each sentence of the reference.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return a verdict on each sentence of the reference."""
         if self._is_bundled:
             return (await self._retrieval())[1]
         return await self._result(RECALL)
 
     async def questions(self) -> Regeneration:
-        """Return questions that the answer would answer.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
+        """Return questions that the answer would answer."""
         return await self._result(QUESTIONS)
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ragtrace.errors import ConfigError
 from ragtrace.reports._files import ParquetReport, csv_report, json_lines_report
 from ragtrace.reports._page import WORST, PageReport
-from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
+from ragtrace.reports.report import RunEnd, RunInfo, SkippedAnswers
 
+Report: TypeAlias = PageReport | JsonLinesReport | CsvReport | ParquetReport
+"""A file with the judged answers."""
 SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 
 

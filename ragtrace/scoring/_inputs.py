@@ -172,11 +172,7 @@ class ScoringVerdicts:
 
 
 def read_verdicts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read a list of verdicts.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read a list of verdicts."""
     grades = read_grades(_list(given, asked, *_KEYS.get(asked.metric, ("verdicts",))))
     present = tuple(grade for grade in grades if grade is not None)
     return ScoringVerdicts(
@@ -189,32 +185,20 @@ def read_verdicts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
 
 
 def read_of_two(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read grades of 0, 1 and 2: irrelevant, partly relevant, relevant.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read grades of 0, 1 and 2: irrelevant, partly relevant, relevant."""
     read = read_verdicts(given, asked)
     return replace(read, grades=tuple(_OF_TWO.get(grade, grade) for grade in read.grades))
 
 
 def read_contexts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read a list of verdicts per context; a single verdict counts as a list of one.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read a list of verdicts per context; a single verdict counts as a list of one."""
     lists = [_verdicts_of(each) for each in _list(given, asked, "per_context", "verdicts")]
     per_context = tuple(tuple(g for g in read_grades(verdicts) if g is not None) for verdicts in lists)
     return ScoringVerdicts(per_context=per_context, strict_mode=asked.strict_mode)
 
 
 def read_ratings_given(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read the ratings of two judges.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read the ratings of two judges."""
     no_context = asked.n_contexts == 0
     if isinstance(given, Mapping) and "per_context" in given:
         no_context = no_context or not given["per_context"]
@@ -222,11 +206,7 @@ def read_ratings_given(given: Any, asked: ScoringInput) -> ScoringVerdicts:
 
 
 def read_questions_made(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read the questions generated from an answer.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read the questions generated from an answer."""
     made = _list(given, asked, "questions")
     return ScoringVerdicts(
         questions=read_questions(made, question=asked.question, embeddings=asked.embeddings)
@@ -234,11 +214,7 @@ def read_questions_made(given: Any, asked: ScoringInput) -> ScoringVerdicts:
 
 
 def read_number(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read the number that a judge gave.
-
-    Raises:
-        InputError: the form is unknown.
-    """
+    """Read the number that a judge gave."""
     value = given.get("overall_score") if isinstance(given, Mapping) else given
     if isinstance(value, Sequence) and len(value) == 1 and not isinstance(value, str):
         value = value[0]

@@ -112,7 +112,7 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
 
 def of_store(folder: Path) -> AnswerSource:
     reader = StoreReader(SqliteFile(folder / "store.db"))
-    return store_source(reader, reader, name="store")
+    return store_source(reader, reader.kept, name="store")
 
 
 def old_jaeger(jaeger: Jaeger) -> AnswerSource:

@@ -117,7 +117,7 @@ async def place_over(
     check_traces(config)
     rules = config.extract.opened()
     advice = "" if config.index.content or config.ui.traces else _NOT_KEPT
-    sources = [store_source(store.reader, store.reader, name=store.name, rules=rules, advice=advice)]
+    sources = [store_source(store.reader, store.reader.kept, name=store.name, rules=rules, advice=advice)]
     if config.ui.traces:
         sources.append(open_source(config.ui.traces, access=access, rules=rules, index=store.index))
     async with aclosing(first_of(*sources)) as source:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple, Protocol
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 from rich.live import Live
 from rich.table import Table
@@ -17,30 +17,6 @@ from ragtrace.cli.render import many, open_console, print_line
 from ragtrace.escaping import escaped_json
 
 _FINDINGS_SHOWN = 2
-
-
-class Show(Protocol):
-    """Presents the run."""
-
-    def introduction(self, *, answers: int, judges: Sequence[str], backend: str | None) -> None:
-        """Say what is about to happen."""
-        ...
-
-    def running(self) -> AbstractContextManager[None]:
-        """Be on stage while the traffic flows."""
-        ...
-
-    def progress(self, *, sent: int, judged: int, total: int) -> None:
-        """Say how far the run is."""
-        ...
-
-    def result(self, result: DemoResult) -> None:
-        """Show what it adds up to."""
-        ...
-
-    def page(self, url: str, *, stays: bool) -> None:
-        """Say where the page is, and how long."""
-        ...
 
 
 class TerminalShow:
@@ -265,3 +241,7 @@ def _flat(text: str, longest: int = 160) -> str:
 
 def _print_json(line: Mapping[str, object]) -> None:
     print_line(escaped_json(json.dumps(line, ensure_ascii=False)))
+
+
+Show: TypeAlias = TerminalShow | JsonShow
+"""Presents the run."""

@@ -12,7 +12,7 @@ from typing import Final
 from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.judge_steps import Grading, SentenceGrading
 from ragtrace.metrics._evidence import pack_chunks
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, one_a_number
 from ragtrace.model import Chunk, ChunkVerdict, SentenceGrade, VerdictLabel
@@ -30,16 +30,13 @@ async def grade_chunks(material: Material) -> Grading:
     """Ask for a grade on each chunk. The fence code seeds the order of the chunks.
 
     A chunk that is too long for one call is graded in pieces, and gets the best grade of its pieces.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
     """
     chunks, limits = material.record.chunks, material.limits
     reference = (material.record.reference or "").strip() or None
     packs = _packs(chunks, material.fence_code, limits.context_chars)
     calls = [batch for pack in packs[: limits.max_packs] for batch in batches(pack, limits.chunks_per_call)]
-    question = ItemQuestion(ask=partial(_ask, material, reference), cut_off=ItemReplies[GivenGrade].cut_off)
-    answers = await together(ask_items(call, question) for call in calls)
+    ask, cut_off = partial(_ask, material, reference), ItemReplies[GivenGrade].cut_off
+    answers = await together(ask_items(call, ask, cut_off) for call in calls)
     pieces = Counter(piece.number for pack in packs for piece in pack)
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(
@@ -124,9 +121,6 @@ async def grade_sentences(material: Material) -> SentenceGrading:
     """Ask for a grade on each sentence, with the prompt for chunks.
 
     Sentences beyond ``max_sentences`` are not judged, and count as unjudged.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
     """
     chunks = sorted(material.record.chunks, key=lambda chunk: chunk.rank)
     found = [(chunk, sentence) for chunk in chunks for sentence in split_sentences(chunk.text or "")]

@@ -16,7 +16,7 @@ from ragtrace.judge_forms import (
     TurnText,
 )
 from ragtrace.judge_steps import ClaimExtraction, Statement
-from ragtrace.metrics.asking import ItemQuestion, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import PartialAnswers, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, numbered_section
 from ragtrace.model import Claim, Usage
@@ -27,14 +27,9 @@ _EARLIER: Final = "earlier turns: only to see what words stand for, list nothing
 
 
 async def extract_claims(material: Material) -> ClaimExtraction:
-    """Ask for the claims of an answer.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
-    question = ItemQuestion(ask=partial(_ask, material), cut_off=_fail)
+    """Ask for the claims of an answer."""
     parts = batches(material.sentences, material.limits.sentences_per_call)
-    answers = await together(ask_items(part, question) for part in parts)
+    answers = await together(ask_items(part, partial(_ask, material), _fail) for part in parts)
     return _join([part for found in answers for part in found.parts], material.sentences)
 
 
@@ -83,7 +78,7 @@ EXTRACT: Final = Step(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(PartialAnswers[Sentence]):
     """The statements of several replies."""
 
     parts: tuple[_Part, ...]

@@ -17,11 +17,7 @@ _ROUNDING = 1e-9
 
 
 async def regenerate_questions(material: Material) -> Regeneration:
-    """Ask for questions that the answer would answer; the judge does not see the real one.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Ask for questions that the answer would answer; the judge does not see the real one."""
     shown = material.sentences
     given = QuestionsInput(answer=(material.record.answer or "")[: shown[-1].end] if shown else "")
     reply = await material.judge.ask(QUESTIONS.request(given, material))

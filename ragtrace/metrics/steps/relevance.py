@@ -11,7 +11,7 @@ from typing import Final
 
 from ragtrace.judge_forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
 from ragtrace.judge_steps import Statement
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, numbered_section
 from ragtrace.model import Verdict, VerdictLabel
@@ -24,18 +24,14 @@ _LABELS: Mapping[Relevance, VerdictLabel] = {
 
 
 async def grade_statements(material: Material) -> tuple[Verdict, ...]:
-    """Ask for the relevance of each statement.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Ask for the relevance of each statement."""
     statements = (await material.extraction()).statements
     numbered = [
         NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements
     ]
-    question = ItemQuestion(ask=partial(_ask, material), cut_off=ItemReplies[GivenRelevance].cut_off)
+    ask, cut_off = partial(_ask, material), ItemReplies[GivenRelevance].cut_off
     calls = batches(numbered, material.limits.statements_per_call)
-    answers = await together(ask_items(call, question) for call in calls)
+    answers = await together(ask_items(call, ask, cut_off) for call in calls)
     return tuple(_graded(statement, answers) for statement in statements)
 
 

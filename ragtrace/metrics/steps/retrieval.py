@@ -37,11 +37,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 async def grade_and_recall(material: Material) -> tuple[Grading, Verification]:
-    """Run both steps, with one request if the judge takes it.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-    """
+    """Run both steps, with one request if the judge takes it."""
     if not material.judge.identity.computes:  # a second judge may be such a one; it has no combined request
         bundle = Bundle(material.judge, prompt=material.prompts.retrieval, fence_code=material.fence_code)
         material = replace(material, judge=bundle)
@@ -70,9 +66,6 @@ class Bundle:
         """Answer the request; the first requests of the two steps are combined.
 
         If the judge cannot answer the combined request, each is asked separately.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
         """
         if request.step in self._combined:
             return await self._judge.ask(request)

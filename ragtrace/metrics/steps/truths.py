@@ -15,7 +15,7 @@ from typing import Final
 from ragtrace.judge_forms import GivenTruths, NumberedText, TruthsInput, TruthsReply
 from ragtrace.judge_steps import TruthMemory, TruthSettings, TruthVerification
 from ragtrace.metrics._evidence import NumberedContext, pack_chunks
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, one_a_number
 from ragtrace.metrics.steps.verify import VERIFY, verify_claims
@@ -29,10 +29,6 @@ async def verify_by_truths(material: Material, settings: TruthSettings) -> Truth
     """Ask for the truths of the chunks, and for a verdict on each claim from the truths alone.
 
     Quotes are looked up in the chunks themselves. A chunk without usable truths is shown as it is.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
     """
     claims = (await material.extraction()).claims
     read = await _read(material, settings)
@@ -110,8 +106,8 @@ async def _asked(
     shown = [NumberedText(number=n, text=chunks[n - 1].text or "") for n in sorted(wanted)]
     packs = pack_chunks(shown, limits.context_chars)[: limits.max_packs]
     calls = [batch for pack in packs for batch in batches(one_a_number(pack), limits.chunks_per_call)]
-    question = ItemQuestion(ask=partial(_ask, material, limit), cut_off=ItemReplies[GivenTruths].cut_off)
-    return await together(ask_items(call, question) for call in calls)
+    ask, cut_off = partial(_ask, material, limit), ItemReplies[GivenTruths].cut_off
+    return await together(ask_items(call, ask, cut_off) for call in calls)
 
 
 async def _ask(

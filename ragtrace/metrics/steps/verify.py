@@ -27,7 +27,7 @@ from ragtrace.judge_forms import (
 from ragtrace.judge_steps import Prompt, Verification, VerifyForm
 from ragtrace.metrics._canaries import CanaryClaim, CanaryClaims, check_canaries
 from ragtrace.metrics._evidence import NumberedContext
-from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
+from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
 from ragtrace.model import Claim, DecidedBy, Usage, Verdict, VerdictLabel
@@ -203,12 +203,7 @@ class JsonVerifier:
     """The prompt of the second look at claims that are not supported; ``None`` for no second look."""
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
-        """Return a verdict on every claim.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-            JudgeCompromised: it failed a canary claim.
-        """
+        """Return a verdict on every claim."""
         found = await self.rule_once(claims, self.material.context.packs)
         doubtful = [claim for claim in claims if found.rulings[claim.number].label in _DOUBTFUL]
         if self.again is None or not doubtful:
@@ -221,7 +216,8 @@ class JsonVerifier:
         """Return a verdict on every claim, without a second look."""
         size = self.material.limits.claims_per_call
         asked = [(pack, batch) for pack in packs for batch in batches(claims, size)]
-        replies = await together(ask_items(batch, self._question(pack)) for pack, batch in asked)
+        cut_off = ItemReplies[GivenVerdict].cut_off
+        replies = await together(ask_items(batch, partial(self._ask, pack), cut_off) for pack, batch in asked)
         checked = [self._checked(pack, reply) for (pack, _), reply in zip(asked, replies, strict=True)]
         given = {c.number: [found[c.number] for found in checked if c.number in found] for c in claims}
         return CheckedVerdicts(
@@ -229,10 +225,6 @@ class JsonVerifier:
             rejected=sum(reply.rejected for reply in replies),
             canaries_passed=sum(reply.canaries_passed for reply in replies),
         )
-
-    def _question(self, pack: Pack) -> ItemQuestion[NumberedText, ItemReplies[GivenVerdict]]:
-        ask, cut_off = partial(self._ask, pack), ItemReplies[GivenVerdict].cut_off
-        return ItemQuestion(ask=ask, cut_off=cut_off)
 
     def _checked(self, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Mapping[int, CheckedVerdict]:
         shown = {chunk.number for chunk in pack}
@@ -437,12 +429,7 @@ def _render(pack: Pack, claim: str, question: YesNoQuestion, code: str) -> str:
 
 
 async def verify_answer(material: Material) -> Verification:
-    """Ask for a verdict on each claim of the answer.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each claim of the answer."""
     claims = (await material.extraction()).claims
     return await verify_claims(VERIFY, claims, material, second_look=material.verify.second_look)
 
@@ -450,12 +437,7 @@ async def verify_answer(material: Material) -> Verification:
 async def verify_claims(
     step: VerifyStep, claims: Sequence[Claim], material: Material, *, second_look: bool = False
 ) -> Verification:
-    """Ask for a verdict on each claim, in the form that the settings choose.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each claim, in the form that the settings choose."""
     numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
     canaries = CanaryClaims(
         seed=material.fence_code,
@@ -541,12 +523,7 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
 
 
 async def verify_reference(material: Material) -> Verification:
-    """Ask for a verdict on each sentence of the reference.
-
-    Raises:
-        JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it failed a canary claim.
-    """
+    """Ask for a verdict on each sentence of the reference."""
     sentences = [
         Claim(index=index, text=sentence.text, kind="reference")
         for index, sentence in enumerate(material.reference)

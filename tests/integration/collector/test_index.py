@@ -94,7 +94,7 @@ async def test_an_answer_is_opened_with_its_claims_while_the_collector_runs(tmp_
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
         content = spans.collector.pipeline.store.content
-        opened = await store_source(content, content, name="store").open(KEY)
+        opened = await store_source(content, content.kept, name="store").open(KEY)
     (version,) = opened.versions
     assert opened.record.answer == "Refunds take 14 days. Shipping takes 3 days."
     assert [verdict.label for verdict in version.judged.evaluation.results[0].verdicts] == [

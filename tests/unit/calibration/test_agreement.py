@@ -120,21 +120,6 @@ def test_no_threshold_is_better_than_the_best(scored: list[tuple[float, bool]]) 
     assert number(ranked.accuracy_at(best, weights)) == pytest.approx(accuracy(scored, best))
 
 
-@given(SCORED, st.lists(st.lists(st.integers(0, 2), min_size=20, max_size=20), min_size=1, max_size=5))
-def test_many_draws_at_once_are_each_as_alone(
-    scored: list[tuple[float, bool]], draws: list[list[int]]
-) -> None:
-    ranked, weights = ranking(scored), np.array(draws, dtype=float)[:, : len(scored)]
-    for statistic in (ranked.auc, ranked.best_threshold):
-        alone = [number(statistic(weights[at : at + 1])) for at in range(len(weights))]
-        assert [None if np.isnan(each) else each for each in statistic(weights)] == alone
-
-
-def test_the_default_threshold_stays_where_no_other_is_better() -> None:
-    assert ranking([(0.4, False), (0.9, True)]).best_threshold(even(2)) == 0.5
-    assert ranking([(0.1, False), (0.3, True)]).best_threshold(even(2)) == pytest.approx(0.2)
-
-
 @given(SCORED)
 def test_the_roc_curve_holds_the_area(scored: list[tuple[float, bool]]) -> None:
     ranked, weights = ranking(scored), even(len(scored))
@@ -175,20 +160,6 @@ def test_the_coverage_at_a_risk_is_the_most_that_stays_within_it(
     found = number(ranking(scored).coverage_at(risk, even(len(scored))))
     assert found == pytest.approx(max(within, default=0) / len(scored))
     assert number(ranking(scored).coverage_at(1.0, even(len(scored)))) == 1
-
-
-def test_claims_of_the_same_certainty_are_decided_together_whichever_side_they_are_on() -> None:
-    ranked = ranking([(0.9, True), (0.1, True)])  # one right, one wrong, equally sure
-    assert number(ranked.risk_coverage_area(even(2))) == 0.5
-    assert number(ranked.coverage_at(0.05, even(2))) == 0
-
-
-def test_a_sure_and_right_judge_has_no_area_and_an_unsure_error_costs_little() -> None:
-    right = ranking([(0.99, True), (0.01, False), (0.6, True)])
-    late = ranking([(0.99, True), (0.01, False), (0.6, False)])
-    early = ranking([(0.99, False), (0.01, False), (0.6, True)])
-    areas = [number(each.risk_coverage_area(even(3))) or 0 for each in (right, late, early)]
-    assert areas[0] == 0 < areas[1] < areas[2]
 
 
 def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:

@@ -10,13 +10,13 @@ from statistics import mean
 
 import pytest
 
-from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, draw
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw
 from ragtrace.calibration.page import floor_leads
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.settings import VerifyForm
-from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
+from tests.unit.calibration.measurements import N, S, candidate, measured, run
 
 FLOOR = JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True)
 
@@ -36,52 +36,6 @@ def only(
 ) -> CandidateResult:
     [found, *_] = results(members, *candidates, resamples=resamples).overall.candidates
     return found
-
-
-def test_claims_are_counted_two_way_and_what_is_open_stands_apart() -> None:
-    claims = only([measured(0, "sscn", run(S, U, C, S)), measured(1, "sn", run(N, U))]).claims
-    assert (claims.things, claims.unsupported) == (6, 3)
-    assert claims.decided is not None
-    assert claims.decided.value == pytest.approx(4 / 6)
-    assert claims.balanced_accuracy is not None
-    assert claims.balanced_accuracy.value == pytest.approx((1 / 2 + 1 / 2) / 2)
-    assert claims.two_way is not None
-    assert claims.two_way.value == pytest.approx((1 / 3 + 2 / 3) / 2)
-    assert claims.confusion["contradicted"] == {"contradicted": 1}
-    assert claims.confusion["supported"] == {"supported": 1, "unjudged": 1, "unsupported": 1}
-
-
-def test_an_answer_is_supported_where_each_of_its_claims_is() -> None:
-    members = [measured(0, "ss", run(S, S)), measured(1, "sn", run(S, N)), measured(2, "ss", run(S, N))]
-    answers = only([*members, measured(3, "n", run(U))]).answers
-    assert answers.confusion == {
-        "supported": {"supported": 1, "unsupported": 1},
-        "unsupported": {"unjudged": 1, "unsupported": 1},
-    }
-
-
-def test_a_run_that_failed_stands_in_no_figure() -> None:
-    found = only([measured(0, "sn", run(S, N)), measured(1, "nn", CandidateRun(failure="judge_timeout"))])
-    assert (found.claims.things, found.answers.things) == (2, 1)
-    assert found.failures == {"judge_timeout": 1}
-
-
-def test_figures_are_by_file_and_together() -> None:
-    members = [
-        measured(0, "sn", run(S, N), file="one"),
-        measured(0, "sn", run(S, S), file="two"),
-        measured(1, "s", run(S), file="two"),
-    ]
-    groups = results(members).groups
-    assert [(group.name, group.answers) for group in groups] == [
-        ("one", 1),
-        ("two", 2),
-        ("all files together", 3),
-    ]
-    together = groups[-1].candidates[0]
-    assert together.claims.things == 5
-    assert together.usage.calls == 3
-    assert together.seconds_an_answer == 0.5
 
 
 def test_a_sample_with_more_flawed_answers_is_weighted_back() -> None:
@@ -177,16 +131,6 @@ def test_a_lead_is_paired_by_claim_and_drawn_by_document() -> None:
     assert said.endswith("10 documents")
 
 
-def test_a_judge_leads_itself_by_nothing() -> None:
-    members = [
-        measured(at, human, *[run(*(yes(each, wrong=at % 3 == 1) for each in human))] * 2)
-        for at, human in enumerate(["ssn", "sn", "sns", "nn"] * 4)
-    ]
-    [lead] = results(members, candidate(), candidate()).overall.leads
-    assert lead.auc is not None
-    assert (lead.auc.value, lead.auc.low, lead.difference.value) == (0, None, 0)
-
-
 def test_too_few_documents_give_a_difference_without_an_interval_and_say_so() -> None:
     members = [measured(at, "ssn", run(0.9, 0.8, 0.1), run(0.4, 0.8, 0.6)) for at in range(4)]
     found = results(members, candidate(), FLOOR)
@@ -197,31 +141,8 @@ def test_too_few_documents_give_a_difference_without_an_interval_and_say_so() ->
     assert said.endswith("no interval: 4 documents, 5 are needed")
 
 
-def test_answers_that_one_of_both_failed_on_are_in_no_lead() -> None:
-    failed = CandidateRun(failure="judge_timeout")
-    members = [
-        measured(at, "sn", failed if at == 0 else run(0.9, 0.1), run(0.9, 0.1) if at else run(0.1, 0.9))
-        for at in range(8)
-    ]
-    [lead] = results(members, candidate(), candidate()).overall.leads
-    assert lead.auc is not None
-    assert (lead.auc.value, lead.documents) == (0, 7)
-
-
 def yes(human: str, *, wrong: bool) -> float:
     return 0.9 if human == "s" or wrong else 0.2
-
-
-def test_flips_are_claims_whose_verdict_changes_between_runs() -> None:
-    members = [
-        measured(0, "ssn", [run(S, S, N), run(S, N, N), run(S, S, C)]),
-        measured(1, "s", [run(U), run(U), run(U)]),
-        measured(2, "s", [run(S), CandidateRun(failure="judge_timeout"), run(S)]),
-    ]
-    found = only(members, candidate(runs=3))
-    assert found.flips is not None
-    assert found.flips.value == pytest.approx(1 / 4)
-    assert found.claims.things == 5  # the first run counts
 
 
 def test_a_run_that_was_stopped_is_a_sample() -> None:

@@ -86,27 +86,6 @@ async def test_every_reply_is_made_of_what_ragas_made_of_it() -> None:
     assert {name: what for name, what in found.items() if what} == {}
 
 
-GOOD = '{"statements": ["It rains."]}'
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"```json\n{GOOD}\n```",
-        f"Here you go: {GOOD}",
-        f"{GOOD} I hope that helps }}",
-        '{"statements": ["It rains."',
-        '{"statements": ["It rains.",',
-        f"<think>no braces</think>{GOOD}",
-        f"\ufeff{GOOD}",
-    ],
-)
-def test_only_the_metrics_of_old_read_what_is_not_json_alone(reply: str) -> None:
-    assert read_leniently(reply, Statements).statements[0] == "It rains."
-    with pytest.raises(RagasUnreadable):
-        read_to_the_letter(reply, Statements)
-
-
 @pytest.mark.parametrize(
     "reply", ["", "no", "[1]", '{"statements": "x"}', '{"statements": [1]}', "{]}", "{" * 9]
 )

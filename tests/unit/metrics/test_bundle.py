@@ -85,12 +85,6 @@ async def test_one_request_grades_the_chunks_and_looks_the_reference_up() -> Non
     assert judge.requests[0].user.count("The shop was founded in 1987.") == 1
 
 
-async def test_the_call_is_counted_once() -> None:
-    evaluation = await judged(ModelJudge())
-    assert evaluation.usage.calls == 1
-    assert [result.usage.calls for result in evaluation.results] == [1, 1]
-
-
 @pytest.mark.parametrize("limits", [LIMITS, StepLimits(retrieval="separate", verify=LIMITS.verify)])
 async def test_bundled_or_not_the_same_verdicts_give_the_same_scores(limits: StepLimits) -> None:
     assert scores(await judged(ModelJudge(), limits)) == [1.0, 0.5]
@@ -138,12 +132,6 @@ async def test_one_of_the_two_alone_is_not_bundled() -> None:
     judge = ModelJudge()
     await evaluate(RECORD, metrics=["context_recall"], judge=judge, limits=LIMITS)
     assert judge.calls == {"recall": 1}
-
-
-async def test_an_evaluator_that_bundles_has_another_version() -> None:
-    together = await judged(ModelJudge())
-    apart = await judged(ModelJudge(), StepLimits(retrieval="separate", verify=LIMITS.verify))
-    assert together.evaluator_version != apart.evaluator_version
 
 
 async def test_no_cycle_keeps_what_was_made_for_a_record() -> None:

@@ -30,7 +30,7 @@ from ragtrace.judge_forms import (
     VerifyReply,
     YesNoInput,
 )
-from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, available_metrics, metric_named
+from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, metric_named
 from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
@@ -153,7 +153,18 @@ def verify(**settings: Any) -> Mapping[str, Any]:
     return {"limits": StepLimits(verify=VerifySettings(**settings))}
 
 
-NAMES = [info.name for info in available_metrics() if info.profile == "ragtrace"]
+NAMES = [
+    "answer_relevance",
+    "chunk_precision",
+    "context_precision",
+    "context_recall",
+    "context_relevance",
+    "faithfulness",
+    "groundedness",
+    "hallucination",
+    "question_similarity",
+    "rag_score",
+]
 SMALL = StepLimits(
     sentences_per_call=2, claims_per_call=2, chunks_per_call=2, statements_per_call=2, context_chars=90
 )

@@ -20,7 +20,7 @@ from ragtrace.judge_forms import (
     VerifyReply,
 )
 from ragtrace.metrics import StepLimits
-from ragtrace.model import Chunk, Evaluation, MetricFailure, MetricResult, RagRecord
+from ragtrace.model import Chunk, Evaluation, MetricFailure, MetricResult, RagRecord, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
@@ -60,7 +60,7 @@ _statements = _entries(
 )
 _verdicts = _entries(
     chunks=st.lists(_numbers, max_size=3),
-    quote=st.sampled_from([*CHUNKS, "invented", ""]),
+    quote=st.sampled_from([*CHUNKS, "14 DAYS", "4 days", "in 20", "“free  in Europe”", "invented", "…", ""]),
     label=st.sampled_from(["supported", "contradicted", "not_mentioned"]),
     reason=st.text(max_size=5),
 )
@@ -110,6 +110,7 @@ limits = st.sampled_from(
 def test_a_score_is_a_share_or_absent_with_a_reason(judge: ScriptedJudge, limits: StepLimits) -> None:
     evaluation = asyncio.run(evaluate(RECORD, metrics=METRICS, judge=judge, limits=limits))
     assert {outcome.metric for outcome in evaluation.outcomes} == {*METRICS}
+    texts = {chunk.id: chunk.text or "" for chunk in RECORD.chunks}
     for failure in evaluation.failures:
         assert failure.error_type in ("judge_nonsense", "judge_cut_off")
     for result in evaluation.results:
@@ -118,6 +119,14 @@ def test_a_score_is_a_share_or_absent_with_a_reason(judge: ScriptedJudge, limits
         assert result.explanation
         assert all(value == value for value in result.details.values())
         assert {verdict.chunk_id for verdict in result.chunk_verdicts} <= {"c0", "c1", "c2"}
+        for verdict in result.verdicts:
+            assert set(verdict.chunk_ids) <= texts.keys()
+            assert verdict.quote_verified == (verdict.quote is not None)
+            assert verdict.quote is None or verdict.quote in texts[verdict.chunk_ids[0]]
+            assert not (verdict.label is VerdictLabel.UNSUPPORTED and verdict.chunk_ids)
+        if result.metric == "faithfulness" and result.score is not None:
+            assert result.score == result.counts.supported / result.counts.judged
+            assert all(0 <= result.details[name] <= 1 for name in ("lenient", "lower_bound", "coverage"))
     assert evaluation.usage.calls == len(judge.requests)
 
 

@@ -26,7 +26,6 @@ VERDICTS = (
     '{"verdicts": [{"id": 1, "chunks": [1], "quote": "14 days", "label": "supported", "reason": ""},'
     ' {"id": 2, "chunks": [], "quote": "", "label": "not_mentioned", "reason": ""}]}'
 )
-WORTH = '{"statements": [{"id": 1, "relevance": "direct"}, {"id": 2, "relevance": "irrelevant"}]}'
 METRIC_OF = {"chunks": "chunk_precision", "recall": "context_recall", "relevance": "answer_relevance"}
 
 
@@ -54,50 +53,6 @@ async def ended(step: str, *texts: str) -> str:
         return outcome.error_type
     verdicts = [verdict.label.value for verdict in (*outcome.verdicts, *outcome.chunk_verdicts)]
     return f"{outcome.score} {' '.join(verdicts)}"
-
-
-SANE = {
-    "chunks": (GRADES, "0.5 relevant irrelevant"),
-    "recall": (VERDICTS, "0.5 supported unsupported"),
-    "relevance": (WORTH, "0.5 relevant irrelevant"),
-}
-
-
-@pytest.mark.parametrize("step", SANE)
-@pytest.mark.parametrize(
-    "wrapped",
-    ["{}", "```json\n{}\n```", "Sure! Here you go:\n{}\nI hope this helps.", "<think>{{1}}</think>{}"],
-    ids=["bare", "fenced", "prose", "thoughts"],
-)
-async def test_a_reply_is_read_whatever_stands_around_it(step: str, wrapped: str) -> None:
-    text, expected = SANE[step]
-    assert await ended(step, wrapped.replace("{}", text).replace("{{1}}", "{1}")) == expected
-
-
-@pytest.mark.parametrize("step", SANE)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[]",
-        "{}",
-        "I'm sorry, but I can't help with that.",
-        '{"error": "overloaded"}',
-        '{"chunks": 2, "verdicts": 2, "statements": 2}',
-        '{"chunks": [2], "verdicts": [2], "statements": [2]}',
-        '{"chunks": [{"id": 1}], "verdicts": [{"id": 1}], "statements": [{"id": 1}]}',
-    ],
-    ids=["empty", "null", "list", "no keys", "refusal", "error", "number", "numbers", "no grades"],
-)
-async def test_what_is_no_reply_is_a_failure(step: str, text: str) -> None:
-    assert await ended(step, text) == "judge_nonsense"
-
-
-@pytest.mark.parametrize("step", SANE)
-async def test_a_reply_that_breaks_off_is_a_failure(step: str) -> None:
-    text, _ = SANE[step]
-    assert await ended(step, text[: len(text) * 2 // 3]) == "judge_nonsense"
 
 
 @pytest.mark.parametrize(
@@ -145,9 +100,3 @@ async def test_numbers_of_chunks_are_checked(text: str) -> None:
 async def test_labels_and_numbers_are_read_as_models_write_them(label: str, number: str) -> None:
     text = VERDICTS.replace("supported", label, 1).replace('"id": 1', f'"id": {number}')
     assert await ended("recall", text) == "0.5 supported unsupported"
-
-
-async def test_what_a_second_reply_mends_is_a_verdict() -> None:
-    only_one = '{"statements": [{"id": 2, "relevance": "irrelevant"}]}'
-    assert await ended("relevance", only_one, WORTH) == "0.5 relevant irrelevant"
-    assert await ended("chunks", one_grade(id="2"), GRADES) == "0.5 relevant irrelevant"

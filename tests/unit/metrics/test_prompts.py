@@ -59,21 +59,6 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
     assert (await run(by_text))[1][0].prompt_sha256 == theirs.prompt_sha256
 
 
-async def test_metrics_with_the_same_prompt_share_the_call() -> None:
-    prompts = {"chunks": MINE}
-    judge, results = await run(
-        metric_named("chunk_precision", prompts=prompts), metric_named("context_relevance", prompts=prompts)
-    )
-    assert judge.calls == {"chunks": 1}
-    assert {result.usage.calls for result in results} == {1}
-
-
-async def test_verdicts_on_other_claims_are_not_shared() -> None:
-    judge, results = await run(metric_named("faithfulness", prompts={"extract": MINE}), "hallucination")
-    assert judge.calls == {"extract": 2, "verify": 2}
-    assert [result.usage.calls for result in results] == [2, 2]
-
-
 def test_a_text_without_a_header_is_a_prompt_too() -> None:
     metric = metric_named("faithfulness", prompts={"verify": "Look closely.\nReply in JSON."})
     prompt = metric.prompts["verify"]  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 import pytest
@@ -17,12 +16,8 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.judge_steps import PROMPTS
-from ragtrace.judge_steps import STEPS as STEP_NAMES
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.settings import Prompts
-from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.model import Chunk, RagRecord, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeReply, JudgeRequest
 
@@ -145,16 +140,6 @@ async def test_sentences_that_stay_left_out_lower_the_coverage() -> None:
     assert scripted.calls["extract"] == 2
 
 
-async def test_what_was_listed_before_is_not_listed_twice() -> None:
-    def respond(request: JudgeRequest[Any]) -> ExtractReply:
-        first = ExtractedClaim(id=1, sentence_ids=[1], text="Reworded.", kind="factual")
-        return ExtractReply(claims=[first], refusal=False)
-
-    found = await StepSession(record(), ScriptedJudge(respond)).extract()
-    assert [c.text for c in found.claims] == ["Reworded."]
-    assert found.rejected == 0
-
-
 async def test_a_claim_that_repeats_a_sentence_stands_there_whatever_it_cites() -> None:
     def respond(request: JudgeRequest[Any]) -> ExtractReply:
         claims = one_claim_a_sentence(request).claims
@@ -229,12 +214,6 @@ async def test_a_reply_with_other_numbers_twice_is_a_failure(numbers: tuple[int,
     assert scripted.calls["verify"] == 2
 
 
-async def test_nonsense_when_asked_again_is_a_failure() -> None:
-    scripted = judge(VerifyReply(verdicts=[verdict(1)]), JudgeNonsense("what?"))
-    with pytest.raises(JudgeNonsense):
-        await StepSession(record(), scripted).verify()
-
-
 async def test_what_the_judge_abstains_from_is_not_asked_again() -> None:
     reply = JudgeReply(
         value=VerifyReply(verdicts=[verdict(1)]),
@@ -269,13 +248,6 @@ async def test_one_claim_that_cuts_every_reply_off_does_not_take_the_others_with
 async def test_a_judge_that_always_cuts_off_is_a_failure() -> None:
     with pytest.raises(JudgeCutOff):
         await StepSession(record(), judge(JudgeCutOff("cut"))).verify()
-
-
-async def test_claims_are_judged_in_batches() -> None:
-    scripted = judge(everything_supported)
-    steps = StepSession(record(claims=7), scripted, limits=StepLimits(claims_per_call=3))
-    assert len((await steps.verify()).verdicts) == 7
-    assert sorted(map(asked, scripted.requests[1:])) == [[1, 2, 3], [4, 5, 6], [7]]
 
 
 async def test_sentences_are_extracted_in_batches_and_halves() -> None:
@@ -331,19 +303,6 @@ async def test_sentences_beyond_the_limit_are_not_judged() -> None:
     assert steps.cut
 
 
-async def test_concurrent_metrics_share_one_run_of_a_step() -> None:
-    gate = asyncio.Event()
-    scripted = ScriptedJudge(gate=gate)
-    steps = StepSession(record(), scripted)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(steps.verify()) for _ in range(3)]
-        group.create_task(steps.extract())
-        gate.set()
-    assert scripted.calls == {"extract": 1, "verify": 1}
-    assert tasks[0].result() is tasks[2].result()
-    assert steps.usage.calls == 2
-
-
 async def test_a_failed_step_is_not_run_again_and_is_paid_for_once() -> None:
     failing = judge(JudgeUnavailable("down", usage=Usage(calls=1, input_tokens=10)))
     steps = StepSession(record(), failing)
@@ -384,13 +343,6 @@ async def test_calls_about_the_same_chunks_share_their_prefix() -> None:
     assert {user[:start] for user in users} == {users[0][:start]}
 
 
-def test_prompts_are_versioned_and_hashed() -> None:
-    prompts = Prompts.built_in()
-    assert (prompts.extract.name, prompts.extract.version) == ("extract", "5")
-    assert "---" not in prompts.extract.text
-    assert len({prompts.extract.sha256, prompts.verify.sha256, prompts.sha256}) == 3
-
-
 async def test_a_half_of_a_half_with_wrong_numbers_is_asked_for_once_more() -> None:
     def first_of_two(request: JudgeRequest[Any]) -> Any:
         if len(asked(request)) > 2:
@@ -402,11 +354,6 @@ async def test_a_half_of_a_half_with_wrong_numbers_is_asked_for_once_more() -> N
     found = await StepSession(record(claims=8), scripted).verify()
     assert labels(found.verdicts) == " ".join(["sup"] * 8)
     assert sorted(map(asked, scripted.requests[1:])).count([3, 4]) == 2
-
-
-def test_the_table_has_every_step_in_its_order() -> None:
-    assert tuple(STEPS) == STEP_NAMES
-    assert set(prompts_of(STEP_NAMES)) == set(PROMPTS)
 
 
 async def test_a_shared_step_that_finds_nothing_is_not_run_again() -> None:
