@@ -122,33 +122,21 @@ class ClaimChange:
     """Of the later verdict, or of the earlier one if there is no later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDifference:
-    """What changed from one evaluation to another."""
+    """What changed from one evaluation of an answer to another. Claims are matched by their text."""
 
-    scores: tuple[ScoreChange, ...]
-    claims: tuple[ClaimChange, ...]
-    more_claims: int
-    """Changes that are not shown."""
-    unchanged: int
-    """Claims with the same verdict in both."""
-    evaluator_changed: bool
-    input_changed: bool
-
-
-def difference(before: JudgedAnswer, after: JudgedAnswer) -> VersionDifference:
-    """Compare two evaluations of an answer. Claims are matched by their text."""
-    earlier, later = _claims(before), _claims(after)
-    changes = list(_changes(earlier, later))
-    first, second = before.evaluation, after.evaluation
-    return VersionDifference(
-        scores=tuple(_scores(first, second)),
-        claims=tuple(changes[:MOST_CHANGES]),
-        more_claims=max(len(changes) - MOST_CHANGES, 0),
-        unchanged=sum(_label(later.get(key)) == _label(claim) for key, claim in earlier.items()),
-        evaluator_changed=first.evaluator_version != second.evaluator_version,
-        input_changed=first.input_sha256 != second.input_sha256,
-    )
+    def __init__(self, before: JudgedAnswer, after: JudgedAnswer) -> None:
+        earlier, later = _claims(before), _claims(after)
+        changes = list(_changes(earlier, later))
+        first, second = before.evaluation, after.evaluation
+        self.scores = tuple(_scores(first, second))
+        self.claims = changes[:MOST_CHANGES]
+        self.more_claims = max(len(changes) - MOST_CHANGES, 0)
+        """Changes that are not shown."""
+        self.unchanged = sum(_label(later.get(key)) == _label(claim) for key, claim in earlier.items())
+        """Claims with the same verdict in both."""
+        self.evaluator_changed = first.evaluator_version != second.evaluator_version
+        self.input_changed = first.input_sha256 != second.input_sha256
 
 
 _ClaimKey: TypeAlias = tuple[str, str, int]
@@ -275,17 +263,14 @@ def timeline_of(opened: OpenedAnswer) -> Timeline | None:
         for span, depth in _in_order(trace)
         if span.span_id in shown
     )
+    telling = tuple(row for row in rows if row.role or row.is_error or row.depth == 0)
     return Timeline(
         spans=rows,
-        first=rows if len(rows) <= _FEW else tuple(_telling(rows))[:_FEW],
+        first=rows if len(rows) <= _FEW else telling[:_FEW],
         more=len(trace.spans) - len(rows),
         length_ns=end_ns - start_ns,
         errors=sum(_is_error(span) for span in trace.spans),
     )
-
-
-def _telling(rows: Sequence[TimelineSpan]) -> Iterator[TimelineSpan]:
-    return (row for row in rows if row.role or row.is_error or row.depth == 0)
 
 
 def _roles(opened: OpenedAnswer, trace: Trace) -> Mapping[str, SpanRole]:
@@ -365,11 +350,7 @@ def _in_order(trace: Trace) -> Iterator[tuple[Span, int]]:
         seen.add(span.span_id)
         yield span, min(depth, _DEEPEST)
         waiting.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
-    yield from ((span, 0) for span in _unseen(trace.spans, seen))
-
-
-def _unseen(spans: Iterable[Span], seen: set[str]) -> Iterator[Span]:
-    return (span for span in spans if span.span_id not in seen)
+    yield from ((span, 0) for span in trace.spans if span.span_id not in seen)
 
 
 def _row(span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> TimelineSpan:

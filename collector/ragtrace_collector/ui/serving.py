@@ -18,8 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from ragtrace.answer_sources import SearchProgress, find_answers, open_source
 from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.own_file import OwnIndex, open_index
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.shown import counted
