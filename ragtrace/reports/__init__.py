@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.reports._files import ParquetReport, csv_report, json_lines_report
+from ragtrace.reports._files import AppendedReport, ParquetReport, csv_report, json_lines_report
 from ragtrace.reports._page import WORST, PageReport
-from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
+from ragtrace.reports.report import RunEnd, RunInfo, SkippedAnswers
 
+Report: TypeAlias = AppendedReport | PageReport | ParquetReport
+"""A file with the judged answers: ``add`` each, then ``close`` it; ``abandon`` keeps an earlier one.
+
+``add`` and ``close`` raise OSError if the file cannot be written.
+"""
 SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 
 

@@ -53,22 +53,30 @@ _SAID_CHARACTERS: Final = 80
 _VERDICTS: Final = frozenset(VerdictLabel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricLine:
     """One metric: its score, what passes, and why in words."""
 
-    name: str
-    label: Label
-    score: float | None
-    percent: int
-    """The score as a whole number of hundredths, for the meter."""
-    threshold: int | None
-    rule: str
-    """What passes: ``passes from 0.80``; empty for a metric without a score."""
-    code: str
-    """The pass rule as configured, if it is more than a threshold."""
-    why: str
-    is_lower_better: bool
+    def __init__(self, outcome: MetricOutcome) -> None:
+        name = words(outcome.metric)
+        result = outcome if isinstance(outcome, MetricResult) else None
+        self.name = name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})"
+        self.label = outcome.label
+        self.score = result.score if result else None
+        self.percent = round(100 * (self.score or 0))
+        """The score as a whole number of hundredths, for the meter."""
+        self.code = (result and result.pass_when) or ""
+        """The pass rule as configured, if it is more than a threshold."""
+        self.is_lower_better = result is not None and result.direction is Direction.LOWER_IS_BETTER
+        threshold = result.threshold if result and not self.code else None
+        self.threshold = None if threshold is None else round(100 * min(max(threshold, 0), 1))
+        """Where the meter marks the threshold; a rule of more than a score has none."""
+        self.rule = ""
+        """What passes: ``passes from 0.80``; empty for a metric without a score."""
+        if self.score is not None and self.code:
+            self.rule = "passes when"
+        elif self.score is not None and threshold is not None:
+            self.rule = f"passes {'up to' if self.is_lower_better else 'from'} {threshold:.2f}"
+        self.why = _why(outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +141,7 @@ class AnswerView:
         self.headline = headline(self.summary)
         outcomes = version.judged.evaluation.outcomes
         by_badness = sorted(outcomes, key=lambda outcome: _LABELS_WORST_FIRST.index(outcome.label))
-        self.metrics = tuple(map(_metric, by_badness))
+        self.metrics = tuple(map(MetricLine, by_badness))
         self.question = _plain(record.question)
         self.query = _plain(record.retrieval_query if record.retrieval_query != record.question else None)
         """What the retriever searched for, if it is not the question."""
@@ -283,14 +291,11 @@ def headline(summary: AnswerSummary) -> str:
     is_sound = summary.claims.supported == summary.claims.total
     if summary.label is Label.PASS:
         return said if is_sound or not said else f"{said[:-1]}, which the pass rule allows."
-    failing = _listed([words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL])
+    names = [words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL]
+    failing = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     if not said:
         return f"It fails by {failing or 'its scores'}."
     return f"{said[:-1]}, but it fails by {failing}." if is_sound and failing else said
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _claims_sentence(counts: VerdictCounts) -> str:
@@ -323,40 +328,6 @@ def _chunks_sentence(counts: VerdictCounts) -> str:
 
 
 _LABELS_WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
-
-
-def _metric(outcome: MetricOutcome) -> MetricLine:
-    name = words(outcome.metric)
-    result = outcome if isinstance(outcome, MetricResult) else None
-    return MetricLine(
-        name=name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})",
-        label=outcome.label,
-        score=result.score if result else None,
-        percent=round(100 * ((result and result.score) or 0)),
-        threshold=_hundredths(result) if result else None,
-        rule=_rule(result) if result else "",
-        code=(result and result.pass_when) or "",
-        why=_why(outcome),
-        is_lower_better=result is not None and result.direction is Direction.LOWER_IS_BETTER,
-    )
-
-
-def _hundredths(result: MetricResult) -> int | None:
-    """Return where the meter marks the threshold; a rule of more than a score has none."""
-    if result.threshold is None or result.pass_when:
-        return None
-    return round(100 * min(max(result.threshold, 0), 1))
-
-
-def _rule(result: MetricResult) -> str:
-    if result.score is None:
-        return ""
-    if result.pass_when:
-        return "passes when"
-    if result.threshold is None:
-        return ""
-    bound = "up to" if result.direction is Direction.LOWER_IS_BETTER else "from"
-    return f"passes {bound} {result.threshold:.2f}"
 
 
 def _why(result: MetricOutcome) -> str:

@@ -23,7 +23,7 @@ from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query, values_of
-from ragtrace_collector.ui.review import CorrectedMetric, corrected_metric
+from ragtrace_collector.ui.review import corrected_metric
 from ragtrace_collector.ui.security import scoped
 from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
 
@@ -147,18 +147,6 @@ def overview_routes() -> list[Route]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricCard:
-    """One metric over the range."""
-
-    trend: MetricTrend
-    chart: Chart
-    mean: WeightedMean | None
-    passing: WeightedMean | None
-    people: CorrectedMetric | None = None
-    """As people correct it, if they reviewed answers of the scope at random."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DailyChange:
     """One metric in the last 24 hours, against the 24 hours before."""
 
@@ -184,7 +172,8 @@ class Overview:
     """Everything that the page shows of the index."""
 
     sums: Sums
-    cards: Sequence[MetricCard]
+    cards: Sequence[Mapping[str, Any]]
+    """Each metric over the range, faithfulness also as people correct it, who reviewed answers at random."""
     more_metrics: Sequence[str]
     changes: Sequence[DailyChange]
     quadrant: Quadrant | None
@@ -220,10 +209,10 @@ async def show_overview(request: Request) -> Response:
     query = read_query({"since": _DEFAULT_SINCE, **typed}, now_ns=now_ns)
     scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
     has_problem = bool(query.problems)
-    overview = None if has_problem else await read_overview(site.index, scope, now_ns=now_ns)
+    overview = (
+        None if has_problem else await read_overview(site.index, scope, now_ns=now_ns, reviews=site.reviews)
+    )
     everything = TrafficScope(tenant=scope.tenant)
-    if overview is not None and site.reviews is not None:
-        overview = await _corrected(overview, site.index, site.reviews, scope)
     state = await _state(site, viewer_of(request).tenant)
     return render(
         request,
@@ -252,7 +241,9 @@ def whole_hours(scope: TrafficScope, *, now_ns: int) -> TrafficScope:
     )
 
 
-async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int) -> Overview:
+async def read_overview(
+    index: AnswerIndex, scope: TrafficScope, *, now_ns: int, reviews: ReviewFile | None = None
+) -> Overview:
     """Read everything that the page shows of a scope.
 
     Raises:
@@ -262,9 +253,21 @@ async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int)
     names = await index.metrics(scope)
     shown = names[:_MOST_METRICS]
     worst = AnswerFilter(scope=scope, metric=shown[0] if shown else None)
+    cards = [
+        {
+            "trend": trend,
+            "chart": Chart(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0),
+            "mean": trend.whole.mean,
+            "passing": trend.whole.passing,
+            "people": await corrected_metric(index, scope, reviews, trend)
+            if reviews is not None and trend.metric == METRIC
+            else None,
+        }
+        for trend in await index.trends(shown, scope, period_ns=period_of(scope))
+    ]
     return Overview(
         sums=sums,
-        cards=[_card(trend, scope) for trend in await index.trends(shown, scope, period_ns=period_of(scope))],
+        cards=cards,
         more_metrics=names[_MOST_METRICS:],
         changes=await _changes(index, shown, scope, now_ns=now_ns),
         quadrant=await index.quadrant(scope),
@@ -302,23 +305,6 @@ def period_of(scope: TrafficScope) -> int:
     if length_ns <= 2 * _DAY_NS + _HOUR_NS:
         return _HOUR_NS
     return 6 * _HOUR_NS if length_ns <= 10 * _DAY_NS else _DAY_NS
-
-
-async def _corrected(
-    overview: Overview, index: AnswerIndex, reviews: ReviewFile, scope: TrafficScope
-) -> Overview:
-    cards = [
-        replace(card, people=await corrected_metric(index, scope, reviews, card.trend))
-        if card.trend.metric == METRIC
-        else card
-        for card in overview.cards
-    ]
-    return replace(overview, cards=cards)
-
-
-def _card(trend: MetricTrend, scope: TrafficScope) -> MetricCard:
-    chart = Chart(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0)
-    return MetricCard(trend=trend, chart=chart, mean=trend.whole.mean, passing=trend.whole.passing)
 
 
 async def _changes(

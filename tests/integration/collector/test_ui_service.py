@@ -133,16 +133,6 @@ async def test_another_tenants_answer_is_not_read_from_the_back_end_either(tmp_p
             assert "refund" not in answer.text.lower()
 
 
-async def test_a_browser_logs_in(tmp_path: Path) -> None:
-    config = config_of(tmp_path, receive={"tokens": TOKENS}, ui={"listen": "127.0.0.1:0"})
-    async with running_collector(config) as collector, page_of(collector) as client:
-        assert (await client.get("/answers")).headers["location"].startswith("/login")
-        answer = await client.post("/login", data={"token": ALL, "back": "/answers?label=fail"})
-        assert answer.headers["location"] == "/answers?label=fail"
-        assert "Max-Age=43200" in answer.headers["set-cookie"]
-        assert (await client.get("/answers")).status_code == 200
-
-
 @pytest.mark.parametrize("content", [True, False])
 async def test_spans_of_reviews_have_texts_only_if_carriers_may(tmp_path: Path, content: bool) -> None:
     out = tmp_path / "out.jsonl"
