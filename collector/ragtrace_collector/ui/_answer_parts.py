@@ -214,22 +214,22 @@ class SpanRole(StrEnum):
     FEEDBACK = "feedback"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineSpan:
     """A row of the waterfall."""
 
-    span: Span
-    service: str
-    depth: int
-    """Levels below the root; 8 at most."""
-    x: int
-    width: int
-    since_start_ns: int
-    length_ns: int
-    role: SpanRole | None
-    is_error: bool
-    is_outside: bool
-    """It was written before or after the time of the picture: an evaluation can be a day later."""
+    def __init__(self, span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> None:
+        """``depth`` is its levels below the root, 8 at most; the picture is ``whole_ns`` long."""
+        service = span.resource.attributes.get(semconv.SERVICE_NAME)
+        self.span, self.depth, self.role = span, depth, role
+        self.service = service if isinstance(service, str) else ""
+        self.since_start_ns = span.start_ns - start_ns
+        self.length_ns = max(span.end_ns - span.start_ns, 0)
+        self.is_error = _is_error(span)
+        self.is_outside = not 0 <= self.since_start_ns <= whole_ns
+        """It was written before or after the time of the picture: an evaluation can be a day later."""
+        self.x = min(max(WIDTH * self.since_start_ns // whole_ns, 0), WIDTH - _NARROWEST)
+        width = max(WIDTH * self.length_ns // whole_ns, _NARROWEST)
+        self.width = _NARROWEST if self.is_outside else min(width, WIDTH - self.x)
 
     @property
     def css(self) -> str:
@@ -259,7 +259,7 @@ def timeline_of(opened: OpenedAnswer) -> Timeline | None:
     start_ns, end_ns = _range(trace, roles)
     shown = _most_telling(trace, roles, opened.key.span_id)
     rows = tuple(
-        _row(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
+        TimelineSpan(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
         for span, depth in _in_order(trace)
         if span.span_id in shown
     )
@@ -351,22 +351,3 @@ def _in_order(trace: Trace) -> Iterator[tuple[Span, int]]:
         yield span, min(depth, _DEEPEST)
         waiting.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
     yield from ((span, 0) for span in trace.spans if span.span_id not in seen)
-
-
-def _row(span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> TimelineSpan:
-    since_ns, length_ns = span.start_ns - start_ns, max(span.end_ns - span.start_ns, 0)
-    is_outside = not 0 <= since_ns <= whole_ns
-    x = min(max(WIDTH * since_ns // whole_ns, 0), WIDTH - _NARROWEST)
-    service = span.resource.attributes.get(semconv.SERVICE_NAME)
-    return TimelineSpan(
-        span=span,
-        service=service if isinstance(service, str) else "",
-        depth=depth,
-        x=x,
-        width=_NARROWEST if is_outside else min(max(WIDTH * length_ns // whole_ns, _NARROWEST), WIDTH - x),
-        since_start_ns=since_ns,
-        length_ns=length_ns,
-        role=role,
-        is_error=_is_error(span),
-        is_outside=is_outside,
-    )

@@ -30,7 +30,7 @@ from ragtrace.reviews.averages import (
     LEAST,
     METRIC,
     CorrectedMean,
-    agreement,
+    ReviewAgreement,
     corrected_mean,
     random_prefix,
 )
@@ -455,7 +455,7 @@ async def _numbers(site: Site, reviews: ReviewFile, tenant: str | None) -> Mappi
     (trend,) = await site.index.trends([METRIC], scope, period_ns=_PERIOD_NS)
     return {
         "answers": len(reviewed),
-        "agreement": agreement(reviewed.values()),
+        "agreement": ReviewAgreement(reviewed.values()),
         "judged": trend.whole,  # faithfulness of everything, as the judge says
         "corrected": await corrected_metric(site.index, scope, reviews, trend),
     }
