@@ -345,7 +345,8 @@ def _values(
         bare = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
         text = bare.strip()
         if text.startswith(b"["):
-            yield from _items(_parsed(bare + rest(), name), names)
+            for place, item in enumerate(_parsed(bare + rest(), name), start=1):
+                yield f"item {place}", item
         elif text.endswith((b"{", b"[", b",")):  # the first of several lines
             yield from _documents(_parsed(bare + rest(), name), f"line {number}", name, names)
         else:
@@ -372,11 +373,6 @@ def _documents(value: object, place: str, name: str, names: FieldNames) -> Itera
         return
     for number, row in enumerate(rows, start=1):
         yield f"row {number}", row
-
-
-def _items(array: Any, names: FieldNames) -> Iterator[tuple[str, object]]:
-    for number, item in enumerate(array, start=1):
-        yield f"item {number}", item
 
 
 def _parsed(content: bytes, where: str) -> Any:

@@ -136,11 +136,11 @@ def told_by(carrier: Span) -> RagRecord:
     return RagRecord(id=name, question=None, chunks=(), answer=None, target=target, **told)
 
 
-def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
+def summary_of(carrier: Span) -> AnswerSummary | None:
     """Read the summary of an answer from its carrier alone; ``None`` if the span is no carrier.
 
     Of a carrier of a newer schema version, or one that a back end has changed, it reads what it can.
-    ``tenant`` is by default that of the carrier's resource. Feedback is on other spans.
+    The tenant is that of the carrier's resource. Feedback is on other spans.
     """
     if is_held(carrier) or not is_carrier(carrier):
         return None
@@ -151,7 +151,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         for key, told in results.items()
     }
     there = {key: each for key, each in counts.items() if any(of.total for of in each)}
-    summary = summary_of_judged(judged, tenant=tenant, counts=there)
+    summary = summary_of_judged(judged, counts=there)
     suspicion = table.share_of(carrier.attributes, semconv.SUSPICION)
     cause = text_of(carrier.attributes, semconv.BLAME_CLASS) or text_of(carrier.attributes, semconv.DIAGNOSIS)
     return replace(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragtrace.answer_sources import SearchProgress, find_answers, open_source
 from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.own_file import open_index
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.extras import needs_extra

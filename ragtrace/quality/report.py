@@ -22,8 +22,6 @@ from ragtrace.stats import (
     DetectionEffort,
     JudgeErrors,
     MeanDifference,
-    PredictedMean,
-    WeightedMean,
     WeightedQuantile,
     corrected_rate,
     detection_effort,
@@ -50,47 +48,51 @@ class MeasuredJudge:
     errors: JudgeErrors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedFigures:
     """What a cheap judge on more answers adds to the named one on some."""
 
-    mean: PredictedMean | None
-    """``None`` below 30 answers that both judged."""
-    passing: PredictedMean | None
-    joined: int
-    """Answers that both judged."""
-    cheap: int
-    """Answers that the cheap one judged."""
-    is_screen: bool = False
-    """Whether the cheap one is the screen of `sample.suspicion`."""
+    def __init__(self, sample: MetricSample) -> None:
+        self.mean = predicted_mean(sample.joined(passes=False))
+        """``None`` below 30 answers that both judged."""
+        self.passing = predicted_mean(sample.joined(passes=True))
+        self.joined = len(sample.cheap.keys() & sample.better.keys())
+        """Answers that both judged."""
+        self.cheap = len(sample.cheap)
+        """Answers that the cheap one judged."""
+        self.is_screen = sample.is_screened
+        """Whether the cheap one is the screen of `sample.suspicion`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFigures:
-    """One metric in one group."""
+    """The estimates of one metric in one group."""
 
-    metric: str
-    lower_is_better: bool
-    results: int
-    """All results of the metric: judged, failed and skipped."""
-    judged: int
-    """Those with a score."""
-    failed: int
-    skipped: int
-    mean: WeightedMean | None
-    """``None`` without a score whose sampling probability is known."""
-    passing: WeightedMean | None
-    """The share that passes."""
-    median: WeightedQuantile | None
-    """``None`` with fewer than 30 scores."""
-    worst_tenth: WeightedQuantile | None
-    """The 10 % quantile; the 90 % one if lower is better."""
-    population: float
-    """How many answers the judged ones stand for: the sum of one over the sampling probability."""
-    corrected: CorrectedRate | None
-    """The share that passes, corrected for the judge's measured errors."""
-    predicted: PredictedFigures | None
-    """``None`` if no cheap judge is named, and nothing was screened."""
+    def __init__(self, metric: str, sample: MetricSample, measured: MeasuredJudge | None) -> None:
+        self.metric = metric
+        self.lower_is_better = sample.lower_is_better
+        self.results = sample.results
+        """All results of the metric: judged, failed and skipped."""
+        self.judged, self.failed, self.skipped = len(sample.rows), sample.failed, sample.skipped
+        """``judged`` are those with a score."""
+        self.mean = weighted_mean(row.as_score for row in sample.rows)
+        """``None`` without a score whose sampling probability is known."""
+        self.passing = weighted_mean(row.as_pass for row in sample.rows)
+        """The share that passes."""
+        self.median: WeightedQuantile | None = None
+        """``None`` with fewer than 30 scores."""
+        self.worst_tenth: WeightedQuantile | None = None
+        """The 10 % quantile; the 90 % one if lower is better."""
+        if self.passing and self.passing.records >= LEAST_FOR_QUANTILES:
+            shares = (0.5, 0.9 if sample.lower_is_better else 0.1)
+            scores = (row.as_score for row in sample.rows)
+            self.median, self.worst_tenth = weighted_quantiles(scores, shares)
+        self.population = sum(1 / row.probability for row in sample.rows if row.probability)
+        """How many answers the judged ones stand for: the sum of one over the sampling probability."""
+        self.corrected: CorrectedRate | None = None
+        """The share that passes, corrected for the judge's measured errors."""
+        if self.passing and measured and is_corrected(metric, sample.judges, measured):
+            self.corrected = corrected_rate(self.passing, measured.errors)
+        self.predicted = PredictedFigures(sample) if sample.cheap else None
+        """``None`` if no cheap judge is named, and nothing was screened."""
 
     @property
     def coverage(self) -> float | None:
@@ -103,21 +105,19 @@ class MetricFigures:
         return self.judged - (self.mean.records if self.mean else 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """One group, or all answers."""
+    """The estimates of one group, or of all answers, whose name is empty."""
 
-    name: str
-    """Empty for all answers."""
-    answers: int
-    """Evaluations."""
-    claims: int
-    unjudged_claims: int
-    cost_usd: float
-    priced: int
-    """Evaluations whose cost is known."""
-    metrics: tuple[MetricFigures, ...]
-    """Faithfulness first."""
+    def __init__(self, name: str, group: GroupSample, measured: MeasuredJudge | None) -> None:
+        self.name = name
+        self.answers = group.answers
+        """Evaluations."""
+        self.claims, self.unjudged_claims = group.claims, group.unjudged_claims
+        self.cost_usd, self.priced = group.cost_usd, group.priced
+        """The cost is that of so many evaluations: those whose cost is known."""
+        names = sorted(group.metrics, key=first_faithfulness)
+        self.metrics = tuple(MetricFigures(each, group.metrics[each], measured) for each in names)
+        """Faithfulness first."""
 
     def metric(self, name: str) -> MetricFigures | None:
         """Return the figures of a metric, if there are any."""
@@ -138,20 +138,6 @@ class EffortFigures:
     """Answers that the days are from."""
     days: float | None
     """The time between the first and the last of them; ``None`` if they are less than an hour apart."""
-
-
-def group_figures(name: str, group: GroupSample, measured: MeasuredJudge | None) -> GroupFigures:
-    """Estimate all metrics of a group."""
-    names = sorted(group.metrics, key=first_faithfulness)
-    return GroupFigures(
-        name=name,
-        answers=group.answers,
-        claims=group.claims,
-        unjudged_claims=group.unjudged_claims,
-        cost_usd=group.cost_usd,
-        priced=group.priced,
-        metrics=tuple(_metric(metric, group.metrics[metric], measured) for metric in names),
-    )
 
 
 def effort_figures(found: MetricFigures, group: GroupSample, drop: float) -> EffortFigures | None:
@@ -177,44 +163,6 @@ def is_corrected(metric: str, judges: set[str], measured: MeasuredJudge | None) 
     if measured is None or metric != CALIBRATED:
         return False
     return all(is_judge(judge, measured.name) for judge in judges)
-
-
-def _metric(name: str, sample: MetricSample, measured: MeasuredJudge | None) -> MetricFigures:
-    passing = weighted_mean(row.as_pass for row in sample.rows)
-    median = worst = None
-    if passing and passing.records >= LEAST_FOR_QUANTILES:
-        shares = (0.5, 0.9 if sample.lower_is_better else 0.1)
-        median, worst = weighted_quantiles((row.as_score for row in sample.rows), shares)
-    corrected = None
-    if passing and measured and is_corrected(name, sample.judges, measured):
-        corrected = corrected_rate(passing, measured.errors)
-    return MetricFigures(
-        metric=name,
-        lower_is_better=sample.lower_is_better,
-        results=sample.results,
-        judged=len(sample.rows),
-        failed=sample.failed,
-        skipped=sample.skipped,
-        mean=weighted_mean(row.as_score for row in sample.rows),
-        passing=passing,
-        median=median,
-        worst_tenth=worst,
-        population=sum(1 / row.probability for row in sample.rows if row.probability),
-        corrected=corrected,
-        predicted=_predicted(sample),
-    )
-
-
-def _predicted(sample: MetricSample) -> PredictedFigures | None:
-    if not sample.cheap:
-        return None
-    return PredictedFigures(
-        mean=predicted_mean(sample.joined(passes=False)),
-        passing=predicted_mean(sample.joined(passes=True)),
-        joined=len(sample.cheap.keys() & sample.better.keys()),
-        cheap=len(sample.cheap),
-        is_screen=sample.is_screened,
-    )
 
 
 MOST_GROUPS: Final = 200
@@ -341,7 +289,7 @@ def quality_report(
     notices: Sequence[str] = (),
 ) -> QualityReport:
     """Make the estimates of the collected answers, and compare."""
-    whole = group_figures("", found.whole, request.measured)
+    whole = GroupFigures("", found.whole, request.measured)
     groups = _groups(request, found)
     first = next((metric for metric in whole.metrics if metric.passing), None)
     effort = effort_figures(first, found.whole, request.drop) if first and request.drop else None
@@ -385,7 +333,7 @@ def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigure
         names.sort(key=lambda name: (-found.groups[name].answers, name))
         others = [name for name in request.compare or () if name in names[request.most_groups :]]
         names = [*names[: request.most_groups], *others]
-    return tuple(group_figures(name, found.groups[name], request.measured) for name in names)
+    return tuple(GroupFigures(name, found.groups[name], request.measured) for name in names)
 
 
 def _of_groups(request: ReportRequest, groups: Sequence[GroupFigures]) -> Sequence[Comparison]:
@@ -404,7 +352,7 @@ def _of_periods(
 ) -> Iterator[Comparison]:
     for group in groups:
         sample = baseline.groups.get(group.name) if group.name else baseline.whole
-        earlier = group_figures(group.name, sample, request.measured) if sample else None
+        earlier = GroupFigures(group.name, sample, request.measured) if sample else None
         for metric in group.metrics:
             before = earlier.metric(metric.metric) if earlier else None
             yield _compared(metric.metric, before, metric, ("baseline", "now"), group=group.name)

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.reports._files import ParquetReport, csv_report, json_lines_report
+from ragtrace.reports._files import AppendedReport, ParquetReport, csv_report, json_lines_report
 from ragtrace.reports._page import WORST, PageReport
 from ragtrace.reports.report import RunEnd, RunInfo, SkippedAnswers
 
-Report: TypeAlias = PageReport | JsonLinesReport | CsvReport | ParquetReport
-"""A file with the judged answers."""
+Report: TypeAlias = AppendedReport | PageReport | ParquetReport
+"""A file with the judged answers: ``add`` each, then ``close`` it; ``abandon`` keeps an earlier one.
+
+``add`` and ``close`` raise OSError if the file cannot be written.
+"""
 SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 
 

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ragtrace import __version__
-from ragtrace.model import Direction, JudgedAnswer, Label, MetricFailure, MetricOutcome, VerdictLabel
+from ragtrace.model import Direction, Label, MetricFailure, MetricOutcome, VerdictLabel
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -58,35 +57,6 @@ class RunEnd:
     cut_short: str | None = None
     """Why it ended early, as a clause: ``it was stopped``."""
     left_out: tuple[SkippedAnswers, ...] = ()
-
-
-class Report(Protocol):
-    """A file with the judged answers."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        ...
-
-    def add(self, answer: JudgedAnswer) -> None:
-        """Add an answer.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        ...
-
-    def close(self, ending: RunEnd) -> None:
-        """Complete the file, and publish it under its name.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        ...
-
-    def abandon(self) -> None:
-        """Keep the earlier file of that name."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,73 +36,45 @@ LABELS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewAgreement:
-    """Agreement on claims that both decided."""
+    """How the reviews of answers agree with the judge's verdicts, by claim, and with each other."""
 
-    table: Mapping[tuple[VerdictLabel, VerdictLabel], int]
-    """Claims by the judge's verdict and the people's label, undecided ones too."""
-    reviewers: int
-    pairs: int
-    """Pairs of people who labeled the same claim."""
-    pairs_agreed: int
-
-    @property
-    def decided(self) -> int:
+    def __init__(self, answers: Iterable[Sequence[Review]]) -> None:
+        table: Counter[tuple[VerdictLabel, VerdictLabel]] = Counter()
+        names: set[str] = set()
+        self.pairs = self.pairs_agreed = 0
+        """Pairs of people who labeled the same claim."""
+        for reviews in answers:
+            names |= {review.reviewer for review in reviews}
+            for said in by_claim(reviews).values():
+                table[said[0].verdict, majority(said) or VerdictLabel.UNJUDGED] += 1
+                for one, other in combinations(said, 2):
+                    self.pairs += 1
+                    self.pairs_agreed += one.label is other.label
+        self.table = table
+        """Claims by the judge's verdict and the people's label, undecided ones too."""
+        self.reviewers = len(names)
+        decided = {pair: number for pair, number in table.items() if VerdictLabel.UNJUDGED not in pair}
+        self.decided = sum(decided.values())
         """Claims that the judge and people decided."""
-        return sum(number for (judge, human), number in self.table.items() if _decided(judge, human))
-
-    @property
-    def agreed(self) -> int:
-        """Claims that both label alike."""
-        return sum(
-            number
-            for (judge, human), number in self.table.items()
-            if _decided(judge, human) and judge is human
-        )
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the share of agreement (Wilson); ``None`` without a decided claim."""
-        return wilson_interval(self.agreed, self.decided) if self.decided else None
-
-    @property
-    def kappa(self) -> float | None:
-        """Cohen's kappa (1960) over the decided claims; ``None`` if chance agreement is complete."""
-        total = self.decided
-        if not total:
-            return None
-        judge, human = Counter[VerdictLabel](), Counter[VerdictLabel]()
-        for (of_judge, of_human), number in self.table.items():
-            if _decided(of_judge, of_human):
-                judge[of_judge] += number
-                human[of_human] += number
-        chance = sum(judge[label] * human[label] for label in LABELS) / total**2
-        return None if chance == 1 else (self.agreed / total - chance) / (1 - chance)
-
-    @property
-    def says_little(self) -> bool:
+        self.agreed = sum(number for (judge, human), number in decided.items() if judge is human)
+        """Those of them that both label alike."""
+        self.says_little = self.decided < _LEAST_CLAIMS
         """Whether there are too few claims to judge a judge by."""
-        return self.decided < _LEAST_CLAIMS
+        self.interval = wilson_interval(self.agreed, self.decided) if self.decided else None
+        """The 95 % interval of the share of agreement (Wilson); ``None`` without a decided claim."""
+        self.kappa = _kappa(decided)
+        """Cohen's kappa (1960) over the decided claims; ``None`` if chance agreement is complete."""
 
 
-def agreement(answers: Iterable[Sequence[Review]]) -> ReviewAgreement:
-    """Compare the reviews of answers with the judge's verdicts, by claim."""
-    table: Counter[tuple[VerdictLabel, VerdictLabel]] = Counter()
-    names: set[str] = set()
-    pairs = pairs_agreed = 0
-    for reviews in answers:
-        names |= {review.reviewer for review in reviews}
-        for said in by_claim(reviews).values():
-            table[said[0].verdict, majority(said) or VerdictLabel.UNJUDGED] += 1
-            for one, other in combinations(said, 2):
-                pairs += 1
-                pairs_agreed += one.label is other.label
-    return ReviewAgreement(table=table, reviewers=len(names), pairs=pairs, pairs_agreed=pairs_agreed)
-
-
-def _decided(judge: VerdictLabel, human: VerdictLabel) -> bool:
-    return VerdictLabel.UNJUDGED not in (judge, human)
+def _kappa(decided: Mapping[tuple[VerdictLabel, VerdictLabel], int]) -> float | None:
+    total, agreed = sum(decided.values()), sum(n for (judge, human), n in decided.items() if judge is human)
+    sides = (Counter[VerdictLabel](), Counter[VerdictLabel]())
+    for pair, number in decided.items():
+        for side, label in zip(sides, pair, strict=True):
+            side[label] += number
+    chance = sum(sides[0][label] * sides[1][label] for label in LABELS) / (total**2 or 1)
+    return None if chance == 1 or not total else (agreed / total - chance) / (1 - chance)
 
 
 METRIC: Final = "faithfulness"

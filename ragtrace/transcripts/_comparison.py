@@ -172,9 +172,9 @@ def compare(first: Iterable[TranscriptRecord], second: Iterable[TranscriptRecord
     Averages estimate the population: each answer is weighted by the inverse of its sampling probability.
     """
     comparing = Comparer()
-    known = {record.record.id: _Side.of(record) for record in first}
+    known = {record.record.id: _Side(record) for record in first}
     for record in second:
-        comparing.add_sides(known.pop(record.record.id, None), _Side.of(record))
+        comparing.add_sides(known.pop(record.record.id, None), _Side(record))
     for side in known.values():
         comparing.add_sides(side, None)
     return comparing.comparison()
@@ -191,7 +191,7 @@ class Comparer:
 
     def add_pair(self, first: TranscriptRecord, second: TranscriptRecord) -> None:
         """Count an answer that both evaluators judged."""
-        self.add_sides(_Side.of(first), _Side.of(second))
+        self.add_sides(_Side(first), _Side(second))
 
     def add_sides(self, first: _Side | None, second: _Side | None) -> None:
         """Count an answer that both judged, or one of them."""
@@ -239,28 +239,13 @@ class Comparer:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
     """The needed parts of an evaluation, without its texts."""
 
-    record_id: str
-    material: str
-    probability: float | None
-    cluster: str
-    outcomes: tuple[MetricOutcome, ...]
-    usage: Usage
-
-    @classmethod
-    def of(cls, kept: TranscriptRecord) -> _Side:
-        target = kept.record.target
-        return cls(
-            record_id=kept.record.id,
-            material=kept.material_sha256,
-            probability=kept.probability,
-            cluster=target.trace_id if target else kept.record.id,
-            outcomes=kept.evaluation.outcomes,
-            usage=kept.evaluation.usage,
-        )
+    def __init__(self, kept: TranscriptRecord) -> None:
+        self.record_id, self.material = kept.record.id, kept.material_sha256
+        self.probability, self.cluster = kept.probability, kept.cluster
+        self.outcomes, self.usage = kept.evaluation.outcomes, kept.evaluation.usage
 
 
 @dataclass(slots=True, kw_only=True)

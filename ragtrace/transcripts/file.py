@@ -23,7 +23,6 @@ from ragtrace.errors import ConfigError, InputError
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
 from ragtrace.pipeline.evaluator import MetricSpec
-from ragtrace.ports import Clock
 from ragtrace.sqlite_file import SqliteForm, open_private
 from ragtrace.traces.attach import record_sha256
 
@@ -108,10 +107,9 @@ class EvaluatorInfo:
 class Transcripts:
     """Stores the judges' replies and the evaluations. Use it in a ``with`` statement."""
 
-    def __init__(self, path: Path, *, must_exist: bool = False, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
         self._must_exist = must_exist
-        self._clock = clock or SystemClock()
         self.session = uuid4().hex
         self.is_whole = True
         """Whether everything was stored."""
@@ -162,7 +160,7 @@ class Transcripts:
             "INSERT INTO reply SELECT ?1, ?2, coalesce(max(time) + 1, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
             " FROM reply WHERE request = ?1 AND session = ?2",
             *(request, self.session, identity.provider, identity.model, step, sha256),
-            *(self._clock.now_ns(), said.error, said.body, said.usage),
+            *(SystemClock().now_ns(), said.error, said.body, said.usage),
         )
 
     def keep(self, kept: TranscriptRecord) -> None:

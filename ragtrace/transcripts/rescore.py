@@ -18,7 +18,7 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Sample, Usage
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
-from ragtrace.ports import Clock, Embedder, Judge, JudgeReply, JudgeRequest, Metric
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span
 from ragtrace.transcripts.file import TranscriptRecord, TranscriptReply, Transcripts
@@ -168,8 +168,6 @@ async def rescore(
     transcripts: Transcripts,
     *,
     metrics: Sequence[Metric] | None = None,
-    embedder: Embedder | None = None,
-    clock: Clock | None = None,
 ) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again from recorded replies; no judge is asked.
 
@@ -188,9 +186,8 @@ async def rescore(
             judge=voice(record.evaluation.judge, record.session),
             second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
             limits=record.limits,
-            embedder=embedder,
         )
-        evaluation = await evaluator.evaluate(record.record, clock=clock)
+        evaluation = await evaluator.evaluate(record.record)
         yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation, metrics=ran))
 
 

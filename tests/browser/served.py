@@ -15,7 +15,7 @@ from typing import TypeVar
 from starlette.applications import Starlette
 
 from ragtrace.answer_sources import find_answers, open_source
-from ragtrace.answers.index.own_file import OwnIndex, open_index
+from ragtrace.answers.index.reading import OwnIndex, open_index
 from ragtrace.answers.port import OpenedAnswer
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
@@ -143,7 +143,7 @@ def serving(
     traces.write_text("".join(f"{json.dumps(json.loads(line))}\n" for line in lines), "utf-8")
     keys = {answer.name: AnswerKey(trace_id_of(number), _ROOT) for number, answer in enumerate(answers)}
     clock, reviews = SettableClock(), ReviewFile(folder / "reviews.db")
-    index, source = open_index(folder / "index.db"), HeldSource(open_source(f"file:{traces}"))
+    index, source = open_index(), HeldSource(open_source(f"file:{traces}"))
     source.let_go.set()
     auth = TokenAuth(grants, clock)
     site = Site(

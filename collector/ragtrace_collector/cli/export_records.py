@@ -92,7 +92,7 @@ def _path(options: ReviewsOptions) -> Path:
 
 
 async def _read(path: Path, options: ReviewsOptions) -> tuple[Sequence[LabelRow], ReviewAgreement]:
-    from ragtrace.reviews.averages import agreement
+    from ragtrace.reviews.averages import ReviewAgreement
     from ragtrace.reviews.file import ReviewFile
     from ragtrace.reviews.review import ReviewPick
 
@@ -104,7 +104,7 @@ async def _read(path: Path, options: ReviewsOptions) -> tuple[Sequence[LabelRow]
         await file.aclose()
     if options.random:
         rows = [row for row in rows if row.picked is ReviewPick.RANDOM]
-    return rows, agreement(reviewed[row.key] for row in rows)
+    return rows, ReviewAgreement(reviewed[row.key] for row in rows)
 
 
 def _say(rows: Sequence[LabelRow], found: ReviewAgreement) -> None:

@@ -122,33 +122,21 @@ class ClaimChange:
     """Of the later verdict, or of the earlier one if there is no later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDifference:
-    """What changed from one evaluation to another."""
+    """What changed from one evaluation of an answer to another. Claims are matched by their text."""
 
-    scores: tuple[ScoreChange, ...]
-    claims: tuple[ClaimChange, ...]
-    more_claims: int
-    """Changes that are not shown."""
-    unchanged: int
-    """Claims with the same verdict in both."""
-    evaluator_changed: bool
-    input_changed: bool
-
-
-def difference(before: JudgedAnswer, after: JudgedAnswer) -> VersionDifference:
-    """Compare two evaluations of an answer. Claims are matched by their text."""
-    earlier, later = _claims(before), _claims(after)
-    changes = list(_changes(earlier, later))
-    first, second = before.evaluation, after.evaluation
-    return VersionDifference(
-        scores=tuple(_scores(first, second)),
-        claims=tuple(changes[:MOST_CHANGES]),
-        more_claims=max(len(changes) - MOST_CHANGES, 0),
-        unchanged=sum(_label(later.get(key)) == _label(claim) for key, claim in earlier.items()),
-        evaluator_changed=first.evaluator_version != second.evaluator_version,
-        input_changed=first.input_sha256 != second.input_sha256,
-    )
+    def __init__(self, before: JudgedAnswer, after: JudgedAnswer) -> None:
+        earlier, later = _claims(before), _claims(after)
+        changes = list(_changes(earlier, later))
+        first, second = before.evaluation, after.evaluation
+        self.scores = tuple(_scores(first, second))
+        self.claims = changes[:MOST_CHANGES]
+        self.more_claims = max(len(changes) - MOST_CHANGES, 0)
+        """Changes that are not shown."""
+        self.unchanged = sum(_label(later.get(key)) == _label(claim) for key, claim in earlier.items())
+        """Claims with the same verdict in both."""
+        self.evaluator_changed = first.evaluator_version != second.evaluator_version
+        self.input_changed = first.input_sha256 != second.input_sha256
 
 
 _ClaimKey: TypeAlias = tuple[str, str, int]
@@ -226,22 +214,22 @@ class SpanRole(StrEnum):
     FEEDBACK = "feedback"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineSpan:
     """A row of the waterfall."""
 
-    span: Span
-    service: str
-    depth: int
-    """Levels below the root; 8 at most."""
-    x: int
-    width: int
-    since_start_ns: int
-    length_ns: int
-    role: SpanRole | None
-    is_error: bool
-    is_outside: bool
-    """It was written before or after the time of the picture: an evaluation can be a day later."""
+    def __init__(self, span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> None:
+        """``depth`` is its levels below the root, 8 at most; the picture is ``whole_ns`` long."""
+        service = span.resource.attributes.get(semconv.SERVICE_NAME)
+        self.span, self.depth, self.role = span, depth, role
+        self.service = service if isinstance(service, str) else ""
+        self.since_start_ns = span.start_ns - start_ns
+        self.length_ns = max(span.end_ns - span.start_ns, 0)
+        self.is_error = _is_error(span)
+        self.is_outside = not 0 <= self.since_start_ns <= whole_ns
+        """It was written before or after the time of the picture: an evaluation can be a day later."""
+        self.x = min(max(WIDTH * self.since_start_ns // whole_ns, 0), WIDTH - _NARROWEST)
+        width = max(WIDTH * self.length_ns // whole_ns, _NARROWEST)
+        self.width = _NARROWEST if self.is_outside else min(width, WIDTH - self.x)
 
     @property
     def css(self) -> str:
@@ -271,21 +259,18 @@ def timeline_of(opened: OpenedAnswer) -> Timeline | None:
     start_ns, end_ns = _range(trace, roles)
     shown = _most_telling(trace, roles, opened.key.span_id)
     rows = tuple(
-        _row(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
+        TimelineSpan(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
         for span, depth in _in_order(trace)
         if span.span_id in shown
     )
+    telling = tuple(row for row in rows if row.role or row.is_error or row.depth == 0)
     return Timeline(
         spans=rows,
-        first=rows if len(rows) <= _FEW else tuple(_telling(rows))[:_FEW],
+        first=rows if len(rows) <= _FEW else telling[:_FEW],
         more=len(trace.spans) - len(rows),
         length_ns=end_ns - start_ns,
         errors=sum(_is_error(span) for span in trace.spans),
     )
-
-
-def _telling(rows: Sequence[TimelineSpan]) -> Iterator[TimelineSpan]:
-    return (row for row in rows if row.role or row.is_error or row.depth == 0)
 
 
 def _roles(opened: OpenedAnswer, trace: Trace) -> Mapping[str, SpanRole]:
@@ -365,27 +350,4 @@ def _in_order(trace: Trace) -> Iterator[tuple[Span, int]]:
         seen.add(span.span_id)
         yield span, min(depth, _DEEPEST)
         waiting.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
-    yield from ((span, 0) for span in _unseen(trace.spans, seen))
-
-
-def _unseen(spans: Iterable[Span], seen: set[str]) -> Iterator[Span]:
-    return (span for span in spans if span.span_id not in seen)
-
-
-def _row(span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> TimelineSpan:
-    since_ns, length_ns = span.start_ns - start_ns, max(span.end_ns - span.start_ns, 0)
-    is_outside = not 0 <= since_ns <= whole_ns
-    x = min(max(WIDTH * since_ns // whole_ns, 0), WIDTH - _NARROWEST)
-    service = span.resource.attributes.get(semconv.SERVICE_NAME)
-    return TimelineSpan(
-        span=span,
-        service=service if isinstance(service, str) else "",
-        depth=depth,
-        x=x,
-        width=_NARROWEST if is_outside else min(max(WIDTH * length_ns // whole_ns, _NARROWEST), WIDTH - x),
-        since_start_ns=since_ns,
-        length_ns=length_ns,
-        role=role,
-        is_error=_is_error(span),
-        is_outside=is_outside,
-    )
+    yield from ((span, 0) for span in trace.spans if span.span_id not in seen)

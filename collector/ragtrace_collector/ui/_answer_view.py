@@ -16,7 +16,6 @@ from ragtrace.answers.shown import (
     SKIP_MEANINGS,
     ShownChunk,
     ShownClaim,
-    Working,
     counted,
     percent,
     pieces,
@@ -26,7 +25,6 @@ from ragtrace.answers.shown import (
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
 from ragtrace.model import (
     Direction,
-    Evaluation,
     Label,
     MetricFailure,
     MetricOutcome,
@@ -40,9 +38,7 @@ from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui._answer_parts import (
     FoldablePassages,
-    Timeline,
     VersionDifference,
-    difference,
     fold,
     timeline_of,
 )
@@ -57,22 +53,30 @@ _SAID_CHARACTERS: Final = 80
 _VERDICTS: Final = frozenset(VerdictLabel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricLine:
     """One metric: its score, what passes, and why in words."""
 
-    name: str
-    label: Label
-    score: float | None
-    percent: int
-    """The score as a whole number of hundredths, for the meter."""
-    threshold: int | None
-    rule: str
-    """What passes: ``passes from 0.80``; empty for a metric without a score."""
-    code: str
-    """The pass rule as configured, if it is more than a threshold."""
-    why: str
-    is_lower_better: bool
+    def __init__(self, outcome: MetricOutcome) -> None:
+        name = words(outcome.metric)
+        result = outcome if isinstance(outcome, MetricResult) else None
+        self.name = name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})"
+        self.label = outcome.label
+        self.score = result.score if result else None
+        self.percent = round(100 * (self.score or 0))
+        """The score as a whole number of hundredths, for the meter."""
+        self.code = (result and result.pass_when) or ""
+        """The pass rule as configured, if it is more than a threshold."""
+        self.is_lower_better = result is not None and result.direction is Direction.LOWER_IS_BETTER
+        threshold = result.threshold if result and not self.code else None
+        self.threshold = None if threshold is None else round(100 * min(max(threshold, 0), 1))
+        """Where the meter marks the threshold; a rule of more than a score has none."""
+        self.rule = ""
+        """What passes: ``passes from 0.80``; empty for a metric without a score."""
+        if self.score is not None and self.code:
+            self.rule = "passes when"
+        elif self.score is not None and threshold is not None:
+            self.rule = f"passes {'up to' if self.is_lower_better else 'from'} {threshold:.2f}"
+        self.why = _why(outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +111,6 @@ class VersionLine(NamedTuple):
     summary: AnswerSummary
 
 
-class FeedbackLine(NamedTuple):
-    """What a user said, on a span of its own."""
-
-    name: str
-    label: str
-    score: float | None
-    comment: str
-    time_ns: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChoice:
     """Which evaluations a URL asks for, by their numbers; ``None`` for the valid one, and the two newest."""
@@ -127,42 +121,58 @@ class VersionChoice:
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerView:
-    """Everything that the template shows."""
+    """Everything that the template of an answer shows."""
 
-    key: AnswerKey
-    opened: OpenedAnswer
-    version: AnswerVersion
-    summary: AnswerSummary
-    headline: str
-    metrics: tuple[MetricLine, ...]
-    question: FoldablePassages | None
-    query: FoldablePassages | None
-    """What the retriever searched for, if it is not the question."""
-    text: FoldablePassages
-    """The answer."""
-    reference: FoldablePassages | None
-    claims: tuple[ClaimLine, ...]
-    """Wrong ones first, else in the order of the answer."""
-    of_reference: tuple[ClaimLine, ...]
-    more_claims: int
-    chunks: tuple[ChunkLine, ...]
-    more_chunks: int
-    timeline: Timeline | None
-    workings: tuple[Working, ...]
-    sampling: str
-    versions: tuple[VersionLine, ...]
-    pair: tuple[int, int, VersionDifference] | None
-    """The numbers of two evaluations side by side, and what changed."""
-    feedback: tuple[FeedbackLine, ...]
-    reviews: tuple[Review, ...]
-    """Of the file of reviews, and those that only the trace has."""
-    links: Mapping[str, str]
-    """Where the trace is elsewhere, by name."""
-    notices: tuple[str, ...]
-    raw: str
-    """The carrier as JSON; empty without one, or if it is too long for the page."""
+    def __init__(
+        self,
+        opened: OpenedAnswer,
+        choice: VersionChoice,
+        *,
+        reviews: Sequence[Review],
+        links: Sequence[TraceLink],
+    ) -> None:
+        in_order = sorted(opened.versions, key=lambda version: version.judged.evaluation.started_at_ns)
+        version, not_found = _chosen(opened, in_order, choice)
+        record = version.judged.record
+        shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
+        self.key, self.opened, self.version = opened.key, opened, version
+        self.summary = version_summary(version)
+        self.headline = headline(self.summary)
+        outcomes = version.judged.evaluation.outcomes
+        by_badness = sorted(outcomes, key=lambda outcome: _LABELS_WORST_FIRST.index(outcome.label))
+        self.metrics = tuple(map(MetricLine, by_badness))
+        self.question = _plain(record.question)
+        self.query = _plain(record.retrieval_query if record.retrieval_query != record.question else None)
+        """What the retriever searched for, if it is not the question."""
+        self.text = fold(shown.pieces, shown=_ANSWER_CHARACTERS)
+        """The answer."""
+        self.reference = _plain(record.reference)
+        self.chunks = tuple(_chunk_lines(shown.chunks, shown.claims))
+        self.more_chunks, self.more_claims = shown.more_chunks, shown.more_claims
+        self.reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
+        """Of the file of reviews, and those that only the trace has."""
+        lines = _claim_lines((*shown.claims, *shown.of_reference), self.chunks, self.reviews)
+        self.numbers = {line.number: line for line in lines}
+        """The shown claims by number."""
+        of_answer = (self.numbers[claim.number] for claim in shown.claims)
+        self.claims = tuple(sorted(of_answer, key=lambda line: not line.is_wrong))
+        """Wrong ones first, else in the order of the answer."""
+        self.of_reference = tuple(self.numbers[claim.number] for claim in shown.of_reference)
+        self.timeline = timeline_of(opened)
+        self.workings = shown.workings
+        self.sampling = sampling_sentence(version.judged.sample)
+        self.versions = [VersionLine(at, each, version_summary(each)) for at, each in enumerate(in_order, 1)]
+        self.pair = _pair(in_order, choice, version)
+        """The numbers of two evaluations side by side, and what changed."""
+        self.feedback = [
+            _feedback(span) for span in opened.feedback if semconv.REVIEW_LABEL not in span.attributes
+        ]
+        self.links = place_links(links, opened.key)
+        """Where the trace is elsewhere, by name."""
+        self.notices = (*not_found, *_notices(opened, version))
+        self.raw = raw_carrier(version.carrier, most=_RAW_CHARACTERS)
+        """The carrier as JSON; empty without one, or if it is too long for the page."""
 
     @property
     def missing(self) -> Mapping[str, str]:
@@ -180,57 +190,9 @@ class AnswerView:
         return sum(claim.is_wrong for claim in self.claims)
 
     @property
-    def numbers(self) -> Mapping[int, ClaimLine]:
-        """The shown claims by number."""
-        return {line.number: line for line in (*self.claims, *self.of_reference)}
-
-    @property
     def shown_number(self) -> int:
         """Which of the versions is shown."""
         return next(line.number for line in self.versions if line.version is self.version)
-
-
-def view_of(
-    opened: OpenedAnswer, choice: VersionChoice, *, reviews: Sequence[Review], links: Sequence[TraceLink]
-) -> AnswerView:
-    """Prepare an answer for its page."""
-    in_order = sorted(opened.versions, key=lambda version: version.judged.evaluation.started_at_ns)
-    version, not_found = _chosen(opened, in_order, choice)
-    record = version.judged.record
-    shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
-    summary = version_summary(version)
-    chunks = tuple(_chunk_lines(shown.chunks, shown.claims))
-    reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
-    claims = {
-        line.number: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
-    }
-    return AnswerView(
-        key=opened.key,
-        opened=opened,
-        version=version,
-        summary=summary,
-        headline=headline(summary),
-        metrics=tuple(_metric(outcome) for outcome in _worst_first(version.judged.evaluation)),
-        question=_plain(record.question),
-        query=_plain(record.retrieval_query if record.retrieval_query != record.question else None),
-        text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
-        reference=_plain(record.reference),
-        claims=tuple(sorted((claims[it.number] for it in shown.claims), key=lambda line: not line.is_wrong)),
-        of_reference=tuple(claims[claim.number] for claim in shown.of_reference),
-        more_claims=shown.more_claims,
-        chunks=chunks,
-        more_chunks=shown.more_chunks,
-        timeline=timeline_of(opened),
-        workings=shown.workings,
-        sampling=sampling_sentence(version.judged.sample),
-        versions=tuple(VersionLine(at, each, version_summary(each)) for at, each in enumerate(in_order, 1)),
-        pair=_pair(in_order, choice, version),
-        feedback=tuple(_feedback(span) for span in opened.feedback if not _is_review(span)),
-        reviews=reviews,
-        links=place_links(links, opened.key),
-        notices=(*not_found, *_notices(opened, version)),
-        raw=raw_carrier(version.carrier, most=_RAW_CHARACTERS),
-    )
 
 
 def _plain(text: str | None) -> FoldablePassages | None:
@@ -329,14 +291,11 @@ def headline(summary: AnswerSummary) -> str:
     is_sound = summary.claims.supported == summary.claims.total
     if summary.label is Label.PASS:
         return said if is_sound or not said else f"{said[:-1]}, which the pass rule allows."
-    failing = _listed([words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL])
+    names = [words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL]
+    failing = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     if not said:
         return f"It fails by {failing or 'its scores'}."
     return f"{said[:-1]}, but it fails by {failing}." if is_sound and failing else said
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _claims_sentence(counts: VerdictCounts) -> str:
@@ -369,44 +328,6 @@ def _chunks_sentence(counts: VerdictCounts) -> str:
 
 
 _LABELS_WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
-
-
-def _worst_first(evaluation: Evaluation) -> Sequence[MetricOutcome]:
-    return sorted(evaluation.outcomes, key=lambda outcome: _LABELS_WORST_FIRST.index(outcome.label))
-
-
-def _metric(outcome: MetricOutcome) -> MetricLine:
-    name = words(outcome.metric)
-    result = outcome if isinstance(outcome, MetricResult) else None
-    return MetricLine(
-        name=name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})",
-        label=outcome.label,
-        score=result.score if result else None,
-        percent=round(100 * ((result and result.score) or 0)),
-        threshold=_hundredths(result) if result else None,
-        rule=_rule(result) if result else "",
-        code=(result and result.pass_when) or "",
-        why=_why(outcome),
-        is_lower_better=result is not None and result.direction is Direction.LOWER_IS_BETTER,
-    )
-
-
-def _hundredths(result: MetricResult) -> int | None:
-    """Return where the meter marks the threshold; a rule of more than a score has none."""
-    if result.threshold is None or result.pass_when:
-        return None
-    return round(100 * min(max(result.threshold, 0), 1))
-
-
-def _rule(result: MetricResult) -> str:
-    if result.score is None:
-        return ""
-    if result.pass_when:
-        return "passes when"
-    if result.threshold is None:
-        return ""
-    bound = "up to" if result.direction is Direction.LOWER_IS_BETTER else "from"
-    return f"passes {bound} {result.threshold:.2f}"
 
 
 def _why(result: MetricOutcome) -> str:
@@ -495,28 +416,25 @@ def _pair(
         default = _number(in_order, opponent), _number(in_order, shown)
     before = choice.before if choice.before and choice.before <= last else default[0]
     after = choice.after if choice.after and choice.after <= last else default[1]
-    return before, after, difference(in_order[before - 1].judged, in_order[after - 1].judged)
+    return before, after, VersionDifference(in_order[before - 1].judged, in_order[after - 1].judged)
 
 
 def _number(in_order: Sequence[AnswerVersion], wanted: AnswerVersion) -> int:
     return next(number for number, version in enumerate(in_order, start=1) if version is wanted)
 
 
-def _feedback(span: Span) -> FeedbackLine:
+def _feedback(span: Span) -> Mapping[str, object]:
+    """Return what a user said, on a span of its own."""
     told = span.attributes
     score = told.get(semconv.FEEDBACK_SCORE)
     is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
-    return FeedbackLine(
-        name=_text(told.get(semconv.FEEDBACK_NAME)) or span.name,
-        label=_text(told.get(semconv.FEEDBACK_LABEL)),
-        score=float(score) if is_number else None,  # type: ignore[arg-type]
-        comment=_text(told.get(semconv.FEEDBACK_COMMENT)),
-        time_ns=span.start_ns,
-    )
-
-
-def _is_review(span: Span) -> bool:
-    return semconv.REVIEW_LABEL in span.attributes
+    return {
+        "name": _text(told.get(semconv.FEEDBACK_NAME)) or span.name,
+        "label": _text(told.get(semconv.FEEDBACK_LABEL)),
+        "score": score if is_number else None,
+        "comment": _text(told.get(semconv.FEEDBACK_COMMENT)),
+        "time_ns": span.start_ns,
+    }
 
 
 def _reviews_told(opened: OpenedAnswer, known: Collection[int]) -> Iterator[Review]:

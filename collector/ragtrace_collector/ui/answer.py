@@ -22,7 +22,6 @@ from ragtrace_collector.ui._answer_view import (
     headline,
     place_links,
     raw_carrier,
-    view_of,
 )
 from ragtrace_collector.ui.conversations import session_url
 from ragtrace_collector.ui.query import check_parameters
@@ -76,7 +75,7 @@ async def _answer(request: Request) -> Response:
     except ReadError as exc:
         return await _not_opened(request, key, exc)
     reviews, untold = await _reviews(site, key)
-    view = view_of(opened, _choice(request), reviews=reviews, links=site.links)
+    view = AnswerView(opened, _choice(request), reviews=reviews, links=site.links)
     session, unlisted = await _session(site, view)
     return render(
         request,
@@ -101,7 +100,7 @@ async def _answer_raw(request: Request) -> Response:
         raise HTTPException(404) from None
     except ReadError:
         raise HTTPException(503, "The place that holds this answer cannot be read now: try again") from None
-    view = view_of(opened, _choice(request), reviews=(), links=())
+    view = AnswerView(opened, _choice(request), reviews=(), links=())
     text = raw_carrier(view.version.carrier)
     if not text:
         raise HTTPException(404)

@@ -23,7 +23,7 @@ from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query, values_of
-from ragtrace_collector.ui.review import CorrectedMetric, corrected_metric
+from ragtrace_collector.ui.review import corrected_metric
 from ragtrace_collector.ui.security import scoped
 from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
 
@@ -48,20 +48,21 @@ class ChartPoint:
     answers: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The shapes of a trend: a line and a band in each stretch without a gap."""
+    """The shapes of a trend: means with their intervals, a line and a band in each stretch without a gap."""
 
-    points: tuple[ChartPoint, ...]
-    lines: tuple[str, ...]
-    """The ``points`` of SVG polylines."""
-    bands: tuple[str, ...]
-    """The ``points`` of SVG polygons: the intervals."""
-    low: float
-    """The score at the bottom."""
-    high: float
-    begin_ns: int
-    end_ns: int
+    def __init__(self, trend: MetricTrend, *, since_ns: int, until_ns: int) -> None:
+        scored = [(point, point.mean) for point in trend.points if point.mean is not None]
+        self.low, self.high = _range_of([mean for _, mean in scored])
+        """The scores at the bottom and at the top."""
+        self.begin_ns = since_ns - since_ns % trend.period_ns
+        self.end_ns = max(until_ns, self.begin_ns + trend.period_ns)
+        self.points = [self._placed(point, mean, trend.period_ns) for point, mean in scored]
+        stretches = list(_stretches(self.points, trend.period_ns))
+        self.lines = [" ".join(f"{each.x:.1f},{each.y:.1f}" for each in part) for part in stretches]
+        """The ``points`` of SVG polylines."""
+        self.bands = [self._band(part) for part in stretches]
+        """The ``points`` of SVG polygons: the intervals."""
 
     def place(self, at_ns: int) -> float | None:
         """Return where a time is, from left to right; ``None`` outside."""
@@ -73,50 +74,32 @@ class Chart:
         """The score halfway up."""
         return (self.low + self.high) / 2
 
+    def _placed(self, point: TrendPoint, mean: WeightedMean, period_ns: int) -> ChartPoint:
+        scale = WIDTH / (self.end_ns - self.begin_ns)
+        begin = max(point.start_ns, self.begin_ns)
+        end = min(point.start_ns + period_ns, self.end_ns)
+        return ChartPoint(
+            x=((begin + end) / 2 - self.begin_ns) * scale,
+            y=self._height(mean.mean),
+            left=(begin - self.begin_ns) * scale,
+            width=max(1.0, (end - begin) * scale),
+            start_ns=point.start_ns,
+            end_ns=point.start_ns + period_ns,
+            mean=mean,
+            answers=point.answers,
+        )
 
-def chart_of(trend: MetricTrend, *, since_ns: int, until_ns: int) -> Chart:
-    """Draw the means of a trend, with their intervals, over a range of time."""
-    scored = [(point, point.mean) for point in trend.points if point.mean is not None]
-    low, high = _range_of([mean for _, mean in scored])
-    first_ns = since_ns - since_ns % trend.period_ns
-    last_ns = max(until_ns, first_ns + trend.period_ns)
-    scale = WIDTH / (last_ns - first_ns)
-    points = tuple(
-        _placed(point, mean, trend.period_ns, (first_ns, last_ns), scale, (low, high))
-        for point, mean in scored
-    )
-    stretches = list(_stretches(points, trend.period_ns))
-    return Chart(
-        points=points,
-        lines=tuple(" ".join(f"{each.x:.1f},{each.y:.1f}" for each in part) for part in stretches),
-        bands=tuple(_band(part, low, high) for part in stretches),
-        low=low,
-        high=high,
-        begin_ns=first_ns,
-        end_ns=last_ns,
-    )
+    def _height(self, score: float) -> float:
+        return HEIGHT * (1 - (score - self.low) / (self.high - self.low))
 
-
-def _placed(
-    point: TrendPoint,
-    mean: WeightedMean,
-    period_ns: int,
-    within: tuple[int, int],
-    scale: float,
-    scores: tuple[float, float],
-) -> ChartPoint:
-    begin = max(point.start_ns, within[0])
-    end = min(point.start_ns + period_ns, within[1])
-    return ChartPoint(
-        x=((begin + end) / 2 - within[0]) * scale,
-        y=_height(mean.mean, *scores),
-        left=(begin - within[0]) * scale,
-        width=max(1.0, (end - begin) * scale),
-        start_ns=point.start_ns,
-        end_ns=point.start_ns + period_ns,
-        mean=mean,
-        answers=point.answers,
-    )
+    def _band(self, points: Sequence[ChartPoint]) -> str:
+        ends = [(point, point.x) for point in points]
+        if len(points) == 1:  # as wide as its period, to be seen at all
+            (point,) = points
+            ends = [(point, point.left), (point, point.left + point.width)]
+        over = [(x, self._height(point.mean.high)) for point, x in ends]
+        under = [(x, self._height(point.mean.low)) for point, x in reversed(ends)]
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in [*over, *under])
 
 
 def _range_of(means: Sequence[WeightedMean]) -> tuple[float, float]:
@@ -131,10 +114,6 @@ def _range_of(means: Sequence[WeightedMean]) -> tuple[float, float]:
     return round(low, 1), round(high, 1)
 
 
-def _height(score: float, low: float, high: float) -> float:
-    return HEIGHT * (1 - (score - low) / (high - low))
-
-
 def _stretches(points: Sequence[ChartPoint], period_ns: int) -> Iterator[list[ChartPoint]]:
     """Yield runs of periods without a gap: a line across a gap would show what nobody measured."""
     run: list[ChartPoint] = []
@@ -145,23 +124,6 @@ def _stretches(points: Sequence[ChartPoint], period_ns: int) -> Iterator[list[Ch
         run.append(point)
     if run:
         yield run
-
-
-def _band(points: Sequence[ChartPoint], low: float, high: float) -> str:
-    edges = [(point.x, point.x) for point in points]
-    if len(points) == 1:  # as wide as its period, to be seen at all
-        edges = [(points[0].left, points[0].left + points[0].width)]
-    over = [
-        (x, _height(point.mean.high, low, high))
-        for point, pair in zip(points, edges, strict=True)
-        for x in pair
-    ]
-    under = [
-        (x, _height(point.mean.low, low, high))
-        for point, pair in zip(points, edges, strict=True)
-        for x in pair
-    ]
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in [*over, *reversed(under)])
 
 
 log = logging.getLogger("ragtrace.collector")
@@ -182,18 +144,6 @@ RANGES: Final[Mapping[str, str]] = {"24h": "24 hours", "7d": "7 days", "30d": "3
 def overview_routes() -> list[Route]:
     """Return the route ``overview``."""
     return [Route("/", show_overview, methods=["GET"], name="overview")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricCard:
-    """One metric over the range."""
-
-    trend: MetricTrend
-    chart: Chart
-    mean: WeightedMean | None
-    passing: WeightedMean | None
-    people: CorrectedMetric | None = None
-    """As people correct it, if they reviewed answers of the scope at random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +172,8 @@ class Overview:
     """Everything that the page shows of the index."""
 
     sums: Sums
-    cards: Sequence[MetricCard]
+    cards: Sequence[Mapping[str, Any]]
+    """Each metric over the range, faithfulness also as people correct it, who reviewed answers at random."""
     more_metrics: Sequence[str]
     changes: Sequence[DailyChange]
     quadrant: Quadrant | None
@@ -258,10 +209,10 @@ async def show_overview(request: Request) -> Response:
     query = read_query({"since": _DEFAULT_SINCE, **typed}, now_ns=now_ns)
     scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
     has_problem = bool(query.problems)
-    overview = None if has_problem else await read_overview(site.index, scope, now_ns=now_ns)
+    overview = (
+        None if has_problem else await read_overview(site.index, scope, now_ns=now_ns, reviews=site.reviews)
+    )
     everything = TrafficScope(tenant=scope.tenant)
-    if overview is not None and site.reviews is not None:
-        overview = await _corrected(overview, site.index, site.reviews, scope)
     state = await _state(site, viewer_of(request).tenant)
     return render(
         request,
@@ -290,7 +241,9 @@ def whole_hours(scope: TrafficScope, *, now_ns: int) -> TrafficScope:
     )
 
 
-async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int) -> Overview:
+async def read_overview(
+    index: AnswerIndex, scope: TrafficScope, *, now_ns: int, reviews: ReviewFile | None = None
+) -> Overview:
     """Read everything that the page shows of a scope.
 
     Raises:
@@ -300,9 +253,21 @@ async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int)
     names = await index.metrics(scope)
     shown = names[:_MOST_METRICS]
     worst = AnswerFilter(scope=scope, metric=shown[0] if shown else None)
+    cards = [
+        {
+            "trend": trend,
+            "chart": Chart(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0),
+            "mean": trend.whole.mean,
+            "passing": trend.whole.passing,
+            "people": await corrected_metric(index, scope, reviews, trend)
+            if reviews is not None and trend.metric == METRIC
+            else None,
+        }
+        for trend in await index.trends(shown, scope, period_ns=period_of(scope))
+    ]
     return Overview(
         sums=sums,
-        cards=[_card(trend, scope) for trend in await index.trends(shown, scope, period_ns=period_of(scope))],
+        cards=cards,
         more_metrics=names[_MOST_METRICS:],
         changes=await _changes(index, shown, scope, now_ns=now_ns),
         quadrant=await index.quadrant(scope),
@@ -310,24 +275,16 @@ async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int)
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The values of one dimension side by side."""
-
-    dimension: str
-    rows: Mapping[str, TrendPoint]
-
-
-async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Comparison]:
+async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Mapping[str, object]]:
     """Compare the first metric by prompt version, model and service, where a scope has several."""
-    metric, found = (await index.metrics(scope))[0], list[Comparison]()
+    metric, found = (await index.metrics(scope))[0], list[Mapping[str, object]]()
     for dimension in _COMPARED:
         names = [name for name in await index.values(dimension, scope, limit=_MOST_COMPARED) if name]
         if len(names) > 1:
             parts = [replace(scope, **{dimension: name}) for name in names]  # type: ignore[arg-type]
             trends = [await index.trends([metric], part, period_ns=_DAY_NS) for part in parts]
             rows = {name: trend.whole for name, (trend,) in zip(names, trends, strict=True)}
-            found.append(Comparison(dimension=dimension, rows=rows))
+            found.append({"dimension": dimension, "rows": rows})
     return found
 
 
@@ -348,23 +305,6 @@ def period_of(scope: TrafficScope) -> int:
     if length_ns <= 2 * _DAY_NS + _HOUR_NS:
         return _HOUR_NS
     return 6 * _HOUR_NS if length_ns <= 10 * _DAY_NS else _DAY_NS
-
-
-async def _corrected(
-    overview: Overview, index: AnswerIndex, reviews: ReviewFile, scope: TrafficScope
-) -> Overview:
-    cards = [
-        replace(card, people=await corrected_metric(index, scope, reviews, card.trend))
-        if card.trend.metric == METRIC
-        else card
-        for card in overview.cards
-    ]
-    return replace(overview, cards=cards)
-
-
-def _card(trend: MetricTrend, scope: TrafficScope) -> MetricCard:
-    chart = chart_of(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0)
-    return MetricCard(trend=trend, chart=chart, mean=trend.whole.mean, passing=trend.whole.passing)
 
 
 async def _changes(

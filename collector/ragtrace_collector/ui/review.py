@@ -21,7 +21,6 @@ from ragtrace.answers.port import (
     OpenedAnswer,
     SortBy,
     TrafficScope,
-    TrendPoint,
 )
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError, WriteError
@@ -32,14 +31,13 @@ from ragtrace.reviews.averages import (
     METRIC,
     CorrectedMean,
     ReviewAgreement,
-    agreement,
     corrected_mean,
     random_prefix,
 )
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
+from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice
 from ragtrace_collector.ui.answer import answer_url
 from ragtrace_collector.ui.query import check_parameters, read_query
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
@@ -152,17 +150,6 @@ def review_routes() -> list[Route]:
         Route("/review/{trace_id}/{span_id}", show_answer, methods=["GET"], name="review_answer"),
         Route("/review/{trace_id}/{span_id}", save, methods=["POST"], name="review_save"),
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewNumbers:
-    """What the reviews so far add up to."""
-
-    answers: int
-    agreement: ReviewAgreement
-    judged: TrendPoint
-    """Faithfulness of everything, as the judge says."""
-    corrected: CorrectedMetric
 
 
 async def show_queue(request: Request) -> Response:
@@ -371,7 +358,7 @@ async def _view(request: Request, key: AnswerKey, reviews: ReviewFile, *, carrie
     chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
     if chosen:
         opened = replace(opened, versions=tuple(chosen))
-    return view_of(opened, VersionChoice(), reviews=await reviews.of(key), links=())
+    return AnswerView(opened, VersionChoice(), reviews=await reviews.of(key), links=())
 
 
 def _form(
@@ -462,13 +449,13 @@ def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
     )
 
 
-async def _numbers(site: Site, reviews: ReviewFile, tenant: str | None) -> ReviewNumbers:
+async def _numbers(site: Site, reviews: ReviewFile, tenant: str | None) -> Mapping[str, object]:
     reviewed = await reviews.reviewed(tenant=tenant)
     scope = TrafficScope(tenant=tenant)
     (trend,) = await site.index.trends([METRIC], scope, period_ns=_PERIOD_NS)
-    return ReviewNumbers(
-        answers=len(reviewed),
-        agreement=agreement(reviewed.values()),
-        judged=trend.whole,
-        corrected=await corrected_metric(site.index, scope, reviews, trend),
-    )
+    return {
+        "answers": len(reviewed),
+        "agreement": ReviewAgreement(reviewed.values()),
+        "judged": trend.whole,  # faithfulness of everything, as the judge says
+        "corrected": await corrected_metric(site.index, scope, reviews, trend),
+    }

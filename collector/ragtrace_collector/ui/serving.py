@@ -18,8 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from ragtrace.answer_sources import SearchProgress, find_answers, open_source
 from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.own_file import OwnIndex, open_index
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.shown import counted
@@ -70,10 +69,6 @@ _OVERLAP_NS: Final = 15 * 60 * 1_000_000_000
 _AT_ONCE: Final = 200
 
 
-def _untold(_: SearchProgress) -> None:
-    pass
-
-
 @dataclass(slots=True, kw_only=True)
 class AnswerSearch:
     """The search of one place for answers."""
@@ -83,7 +78,7 @@ class AnswerSearch:
     clock: Clock
     service: str | None = None
     access: ConnectionSettings | None = None
-    on_progress: Callable[[SearchProgress], None] = _untold
+    on_progress: Callable[[SearchProgress], None] = lambda _: None
     rules: ExtractRules = field(default_factory=ExtractRules)
     """By which records are read."""
     pause_s: float = _PAUSE_S
@@ -116,13 +111,14 @@ class AnswerSearch:
                 if await asyncio.to_thread(self._has_changed):
                     await self._search(index, since_ns=begin_ns, until_ns=until_ns)
                 self.problem = ""
-                if self._is_back_end:
+                if parse_address(self.address).kind in BACK_ENDS:
                     begin_ns = max(self.since_ns, until_ns - _OVERLAP_NS)
             except RagtraceError as exc:
                 self._failed(str(exc))
             except Exception as exc:  # noqa: BLE001 -- the page goes on; the exception may quote an answer
                 self._failed(f"something went wrong inside ragtrace ({place_of(exc)})")
-            _end_if_cancelled()
+            if (task := asyncio.current_task()) and task.cancelling():  # a failure took its place
+                raise asyncio.CancelledError
             self.was_tried.set()
             await asyncio.sleep(self.pause_s)
 
@@ -159,10 +155,6 @@ class AnswerSearch:
         if not self._has_all:
             self.on_progress(progress)
 
-    @property
-    def _is_back_end(self) -> bool:
-        return parse_address(self.address).kind in BACK_ENDS
-
     def _has_changed(self) -> bool:
         """Say whether there may be something new: files are read whole, so only if they changed."""
         place = parse_address(self.address)
@@ -175,12 +167,6 @@ class AnswerSearch:
         )
         is_new, self._read = now != self._read, now
         return is_new
-
-
-def _end_if_cancelled() -> None:
-    """End a task that was cancelled although a failure took the place of the cancellation."""
-    if (task := asyncio.current_task()) and task.cancelling():
-        raise asyncio.CancelledError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,9 @@ def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
     check_page(config)
     _check_exposure(config)
     access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
-    return ReceiverAuth(access=access, certificate=_certificate(config.receive))
+    tls = config.receive.tls
+    certificate = Certificate(cert=tls.cert, key=tls.key, client_ca=tls.client_ca) if tls else None
+    return ReceiverAuth(access=access, certificate=certificate)
 
 
 def _check_exposure(config: CollectorConfig) -> None:
@@ -97,12 +99,6 @@ def _hosts(config: CollectorConfig) -> KnownHosts | None:
     public = urlsplit(config.ui.public_url or "").hostname
     allowed = (*config.receive.allowed_hosts, *((public,) if public else ()))
     return KnownHosts(listening=_addresses(config), allowed=allowed)
-
-
-def _certificate(receive: ReceiveConfig) -> Certificate | None:
-    if receive.tls is None:
-        return None
-    return Certificate(cert=receive.tls.cert, key=receive.tls.key, client_ca=receive.tls.client_ca)
 
 
 def _grants(receive: ReceiveConfig) -> tuple[TokenGrant, ...]:

@@ -1,12 +1,13 @@
-"""Searching the index: lists by rows, overviews by sums."""
+"""Searching the index, lists by rows and overviews by sums; and an index that a page fills for itself."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, TypeVar
 
 from ragtrace.answers.index import _overview
@@ -23,7 +24,10 @@ from ragtrace.answers.index._rows import (
     tenant_in,
 )
 from ragtrace.answers.index._search import BY_POSITION, FEW, Search, order_of
-from ragtrace.answers.index.sessions import judged_sessions, session_page
+from ragtrace.answers.index.sessions import judged_sessions, put_session, session_page
+from ragtrace.answers.index.sums import fold
+from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.writes import forget, put, size
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerPage,
@@ -38,9 +42,10 @@ from ragtrace.answers.port import (
 )
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.errors import ReadError
+from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import Label
 from ragtrace.sql import Statements
+from ragtrace.sqlite_file import open_temporary, transaction
 
 Connect = Callable[[], AbstractContextManager[Statements]]
 """Opens the index for reading: what is read inside is of one moment."""
@@ -269,3 +274,81 @@ def _linked(db: Statements, row: Row) -> list[Row]:
     after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row["carrier"],))
     before = Condition("carrier = ? LIMIT 1", (row["supersedes"],))
     return rows_of(db, beside.and_(after)) + (rows_of(db, beside.and_(before)) if row["supersedes"] else [])
+
+
+PutT = TypeVar("PutT")
+
+_PUT_AT_ONCE: Final = 500
+_MOST_ROWS: Final = 1_000_000
+
+
+class OwnIndex(AnswerIndex):
+    """An index that can also be filled. Threads take turns."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        super().__init__(self._turn)
+        self._db = db
+        self._lock = threading.Lock()  # one connection, and queries in several threads
+
+    async def add(self, summaries: Iterable[AnswerSummary]) -> int:
+        """Add answers, a few at a time, and return how many rows there are then.
+
+        Beyond a million rows, the oldest are forgotten.
+
+        Raises:
+            WriteError: its temporary file cannot be written; what was added before is kept.
+        """
+        waiting = list(summaries)
+        for start in range(0, len(waiting), _PUT_AT_ONCE):
+            await self._write(put, waiting[start : start + _PUT_AT_ONCE])
+        return await asyncio.to_thread(self._settle)
+
+    async def add_sessions(self, sessions: Sequence[SessionSummary]) -> None:
+        """Add judged sessions.
+
+        Raises:
+            WriteError: its temporary file cannot be written.
+        """
+        await self._write(put_session, sessions)
+
+    async def aclose(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            yield self._db
+
+    async def _write(
+        self, put_one: Callable[[sqlite3.Connection, PutT], None], every: Iterable[PutT]
+    ) -> None:
+        def put_all() -> None:
+            with self._writing() as db:
+                for each in every:
+                    put_one(db, each)
+
+        await asyncio.to_thread(put_all)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._lock, transaction(self._db):
+                yield self._db
+        except sqlite3.Error as exc:
+            raise WriteError(f"the index of answers cannot be written: {exc}") from exc
+
+    def _settle(self) -> int:
+        """Keep to the bound, make the sums, and return the number of rows."""
+        with self._writing() as db:
+            while forget(db, before_ns=0, most_rows=_MOST_ROWS, at_once=_PUT_AT_ONCE):
+                pass
+            while fold(db, at_once=_PUT_AT_ONCE, is_open=True):
+                pass
+            return size(db)
+
+
+def open_index() -> OwnIndex:
+    """Open an index that ends with the program."""
+    return OwnIndex(open_temporary(INDEX_TABLES))

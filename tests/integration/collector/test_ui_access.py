@@ -66,8 +66,8 @@ def test_what_breaks_inside_is_told_without_its_text(caplog: pytest.LogCaptureFi
     assert "RuntimeError" in caplog.text
 
 
-def test_a_back_end_that_is_down_is_a_state_of_the_page(tmp_path: Path) -> None:
-    pages = Pages(folder=tmp_path)
+def test_a_back_end_that_is_down_is_a_state_of_the_page() -> None:
+    pages = Pages()
     client = pages.client()
     pages.index._db.execute("DROP TABLE answer_row")
     answer = client.get("/answers")

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
-from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.index.reading import open_index
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.cli.app import cli
 from ragtrace.model import Label

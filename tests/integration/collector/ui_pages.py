@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.index.reading import open_index
 from ragtrace.answers.port import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import RagRecord
@@ -79,13 +79,12 @@ class Pages:
     is_secure: bool = False
     allowed: Sequence[str] = ()
     notices: Sequence[str] = ()
-    folder: Path | None = None
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
         hosts = KnownHosts(listening=(LISTEN,), allowed=self.allowed)
         self.auth = TokenAuth(self.grants, self.clock, hosts=hosts)
-        self.index = open_index(self.folder / "index.db" if self.folder else None)
+        self.index = open_index()
 
     @property
     def saved_views(self) -> Mapping[str, str]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from ragtrace.answers.index.own_file import open_index
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex, open_index
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.errors import InputError, WriteError
+from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
 from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
@@ -141,30 +139,12 @@ async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> 
     assert half == pytest.approx(exact_half, rel=0.05)  # traces that begin before midnight and end after it
 
 
-async def test_index_in_a_file_is_there_again(tmp_path: Path) -> None:
-    index = open_index(tmp_path / "index.db")
-    assert await index.add([a_row(1), a_row(2, minute=1)]) == 2
-    await index.note_feedback(a_row(1).key, "down")
-    await index.aclose()
-    again = open_index(tmp_path / "index.db")
-    page = await again.page(AnswerFilter())
-    assert [(row.key, row.feedback) for row in page.answers] == [(a_row(2).key, ""), (a_row(1).key, "down")]
-    assert await again.newest_ns(TrafficScope()) == NOON_NS + 60 * 10**9
-    await again.aclose()
-
-
 async def test_every_yields_all_answers_in_order() -> None:
     index = open_index()
     await index.add(a_row(n, minute=n) for n in range(2_500))
     found = [row async for row in index.every(AnswerFilter(), sort=SortBy.OLDEST)]
     assert numbers(found) == list(range(2_500))
     await index.aclose()
-
-
-async def test_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("not a database, but a text of some length\n" * 50)
-    with pytest.raises(WriteError, match="not a database"):
-        open_index(tmp_path / "notes.txt")
 
 
 async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:

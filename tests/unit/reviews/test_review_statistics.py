@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.averages import ReviewedPair, agreement, corrected_mean, passes, random_prefix
+from ragtrace.reviews.averages import ReviewAgreement, ReviewedPair, corrected_mean, passes, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row
@@ -104,7 +104,7 @@ def test_several_people_are_one_voice_for_each_claim() -> None:
 
 def test_agreement_is_counted_by_claim() -> None:
     first = replace(REVIEW, verdict=WRONG, label=WRONG)
-    found = agreement(
+    found = ReviewAgreement(
         [
             [first, replace(first, reviewer="grace")],
             [replace(first, label=GOOD)],
