@@ -94,14 +94,6 @@ def test_a_row_names_trace_verdict_and_how_the_answer_was_chosen(files: Files) -
     )
 
 
-def test_hostile_text_out_of_a_trace_is_text_in_the_page(files: Files) -> None:
-    write_traces(files.folder / "traces.jsonl", [rag_trace(0, f"{SCRIPT} Orders arrive within 3 days.")])
-    run(*files.backfill(suffixes=(".html",)))
-    page = Page(files.out(".html"))
-    assert "script" not in page.tags
-    assert SCRIPT in page.text
-
-
 def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) -> None:
     run(*files.backfill("--rate", "0.000001", suffixes=(".jsonl", ".html")))
     text = Page(files.out(".html")).text
@@ -116,11 +108,6 @@ def test_the_first_answers_are_not_said_to_be_a_sample(files: Files) -> None:
         "limited to its first answers (--limit 1), which are no random sample"
         in Page(files.out(".html")).text
     )
-
-
-def test_a_trace_leads_where_the_template_says(files: Files) -> None:
-    run(*files.backfill("--set", "ui.links.Tempo=http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
-    assert ("href", f"http://tempo/{trace_id(1)}/{1:016x}") in Page(files.out(".html")).attributes
 
 
 def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: Files) -> None:
