@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.backfill_cost import OVER_BUDGET
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.unit.backfill.stored_traces import rag_trace, write_traces

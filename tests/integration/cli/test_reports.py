@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.cli.backfill_cost import OVER_BUDGET
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.cli.script import INTERRUPTED
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
