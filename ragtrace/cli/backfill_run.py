@@ -6,21 +6,35 @@ import asyncio
 import hashlib
 import os
 import signal
+import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import click
 
 from ragtrace import _standard_input, process
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader, reads_openinference
-from ragtrace.backfill import BackfillReport, DryRun, Progress, ResumableRun, Selection, SpanId
-from ragtrace.budget import load_prices
+from ragtrace.backfill import (
+    BackfillReport,
+    DryRun,
+    EstimateRange,
+    Progress,
+    ResumableRun,
+    RunEstimate,
+    Selection,
+    SpanId,
+)
+from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
 from ragtrace.cli.backfill import (
+    BudgetOptions,
     CostOptions,
     JudgingOptions,
     OutputOptions,
@@ -28,32 +42,43 @@ from ragtrace.cli.backfill import (
     SearchOptions,
     is_file,
 )
-from ragtrace.cli.backfill_cost import OVER_BUDGET, STDIN, BackfillBudget, agree, exit_code_of, must_agree
-from ragtrace.cli.backfill_output import (
-    OnEvaluated,
-    ProgressBar,
-    answer_listener,
-    if_kept,
-    print_report,
-    report_not_found,
-    share_of,
-)
 from ragtrace.cli.evaluator_options import ChosenEvaluator
 from ragtrace.cli.judge_choice import introduce, is_free, warn_of_old_prices
 from ragtrace.cli.options import access
+from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.record_files import UnreadableParts
-from ragtrace.cli.render import many, talk, utc
+from ragtrace.cli.render import (
+    by_kind,
+    dollars,
+    many,
+    one_line,
+    open_console,
+    print_json,
+    rough_duration,
+    share_bar,
+    talk,
+    utc,
+)
 from ragtrace.cli.report_files import Reports, TranscriptFile, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
+from ragtrace.clock import SystemClock
 from ragtrace.conversations.turns import SessionSettings
-from ragtrace.errors import JudgeTimeout
+from ragtrace.errors import JudgeTimeout, ReadError
 from ragtrace.files.private import refuse_link
+from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
+from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec
-from ragtrace.ports import SpanSink, TraceQuery, TraceReader
+from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragtrace_collector.cli.shared_budget import CollectorBudget, OpenCollectorBudget
+
 
 _FILE: Final = "otlp-file:"
 _BATCHED: Final = "openai"
@@ -407,3 +432,430 @@ async def _done(destination: str | None) -> frozenset[SpanId]:
     if path == destination or not await asyncio.to_thread(os.path.exists, path):
         return frozenset()
     return await library.span_ids(OtlpFileReader(path))
+
+
+OVER_BUDGET: Final = 3
+"""The exit code of a run whose budget is spent."""
+STDIN: Final = "otlp-file:-"
+
+
+@dataclass(slots=True, kw_only=True)
+class BackfillBudget:
+    """What a run may spend: its own limits, and the shared budget of a collector."""
+
+    limit: Limit = field(default_factory=Limit)
+    shared: CollectorBudget | None = None
+    _opened: OpenCollectorBudget | None = None
+    _spenders: list[Spender] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, options: BudgetOptions) -> Self:
+        """Return the budget that options name."""
+        limit = Limit.of(calls=options.max_calls, tokens=options.max_tokens, usd=options.max_cost)
+        return cls(limit=limit, shared=options.shared)
+
+    def around(self, prices: Prices) -> Callable[[Judge], Judge]:
+        """Return a layer that counts every request to a judge before it is made, once a run is open.
+
+        It raises ConfigError if money is limited, and what the judge costs is not known.
+        """
+
+        def around(judge: Judge) -> Judge:
+            self._check(judge.identity, prices)
+            if judge.identity.computes:
+                return judge  # it costs nothing
+            return budgeted(judge, self._spenders, prices.price_of(judge.identity))
+
+        return around
+
+    @asynccontextmanager
+    async def opened(self, run: ResumableRun) -> AsyncIterator[ResumableRun]:
+        """Open the budgets of a run, and let live answers go first.
+
+        Raises:
+            ConfigError: the collector's store cannot be used.
+            ReadError: there is no such store.
+        """
+        if self.limit != Limit():
+            budget, ledger = run_budget(run.name, self.limit), RunLedger(progress=run.progress)
+            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()))
+        if self.shared is None:
+            yield run
+            return
+        async with self.shared.opened(run.stop) as self._opened:
+            if self._opened.spender is not None:
+                self._spenders.append(self._opened.spender)
+            yield replace(run, turn=self._opened.turn)
+
+    @property
+    def waiting_for(self) -> int:
+        """Live answers that go first at this moment."""
+        return self._opened.waiting_for if self._opened else 0
+
+    def told(self, evaluator: Evaluator) -> str:
+        """Say what the judges were asked so far, in dollars if that is known; nothing if it costs nothing."""
+        asked = [(judge.identity, spent_by(judge)) for judge in evaluator.judges]
+        tokens = sum(spent.input_tokens + spent.output_tokens for _, spent in asked)
+        costs = [evaluator.prices.cost_usd(spent, who) for who, spent in asked]
+        if not tokens:
+            return ""
+        if None in costs:
+            return f"{tokens:,} tokens"
+        most = f" of ${self.limit.usd_nano / NANO:,.2f}" if self.limit.usd_nano else ""
+        return f"${sum(filter(None, costs)):,.2f}{most}"
+
+    def _check(self, who: JudgeIdentity, prices: Prices) -> None:
+        require_price(
+            run_budget("", self.limit),
+            who,
+            prices,
+            setting="--max-cost",
+            remedy=(
+                "name it in a file for --set judge.prices=FILE (at 0 for a model of your own), or give"
+                " --max-tokens instead"
+            ),
+        )
+        if self.shared is not None:
+            self.shared.check(who, prices)
+
+
+def must_agree(source: str, *, is_agreed: bool, is_free: bool) -> bool:
+    """Say whether somebody must agree before anything is spent.
+
+    Raises:
+        UsageError: somebody must, and nobody can be asked.
+    """
+    if is_agreed or is_free:
+        return False
+    if source == STDIN or not sys.stdin.isatty():
+        raise click.UsageError(
+            "this judge may cost money, and there is no terminal to ask on:"
+            " --dry-run shows how much, and --yes spends it"
+        )
+    return True
+
+
+def agree(preview: DryRun, prices: Prices, *, asks: bool) -> None:
+    """Tell what the run will take, and ask whether it shall.
+
+    Raises:
+        Abort: it shall not.
+    """
+    for line in estimate_lines(preview, prices):
+        talk(line)
+    if not asks or not preview.estimate.records:
+        return
+    with _interruptible():
+        click.confirm("continue?", default=False, abort=True, err=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a question: an event loop would only take note of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def exit_code_of(preview: DryRun) -> int:
+    """Return the exit code of a dry run, and say what it left out."""
+    report, pilot = preview.report, preview.pilot
+    if report.broken_off:
+        talk(f"{report.broken_off}\nbroken off: the numbers cover only what was read")
+    if report.is_stopped:
+        talk("stopped: the numbers cover only what was read and judged so far")
+        return INTERRUPTED
+    if pilot.over_budget:
+        talk(f"no more of the pilot was judged: {pilot.over_budget}")
+        return OVER_BUDGET
+    return int(not (report.is_clean and pilot.is_clean))
+
+
+def estimate_json(preview: DryRun) -> dict[str, object]:
+    """Return the estimate, and what became of the pilot, for machines."""
+    pilot = asdict(preview.pilot) if preview.has_pilot else None
+    return {"estimate": asdict(preview.estimate), "pilot": pilot}
+
+
+def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:
+    """Tell for people what the run will take."""
+    estimate, pilot = preview.estimate, preview.pilot
+    answers = f"estimate for {many(estimate.records, 'answer')}"
+    if pilot.failed:
+        yield f"the pilot failed on {by_kind(pilot.failed)}"
+    if estimate.basis == "pilot":
+        yield f"{answers}, from {estimate.pilot} that were judged (95 %):"
+    elif estimate.calls is not None and not estimate.calls.high:
+        yield f"{answers}: no request costs anything"
+        return
+    else:
+        yield f"{answers}, from their sizes; --pilot N narrows it:"
+    told = partial(_range, basis=estimate.basis)
+    yield f"  calls       {told(estimate.calls, _whole)}"
+    yield f"  tokens in   {told(estimate.input_tokens, _whole)}"
+    yield f"  tokens out  {told(estimate.output_tokens, _whole)}"
+    yield f"  cost        {_cost(estimate, prices)}"
+    yield f"  time        {told(estimate.seconds, rough_duration)}"
+    if estimate.pilot:
+        yield f"the pilot made {pilot.usage.calls:,} of the calls; the run sends its verdicts"
+
+
+def _cost(estimate: RunEstimate, prices: Prices) -> str:
+    if estimate.usd is None:
+        return "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
+    return _range(estimate.usd, dollars, basis=estimate.basis) + (
+        f", prices of {prices.date}" if estimate.usd.high else ""
+    )
+
+
+def _range(interval: EstimateRange | None, write: Callable[[float], str], *, basis: str) -> str:
+    if interval is None:
+        return "unknown: a pilot tells" if basis == "sizes" else "unknown"
+    low, likely, high = (write(number) for number in (interval.low, interval.likely, interval.high))
+    return likely if low == high else f"{likely} ({low} to {high})"
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+_MOST_SHOWN: Final = 20
+_MOST_NAMED: Final = 10
+_REFRESH_HZ: Final = 4
+_WIDEST: Final = 20
+_UNITS: Final = ((3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
+
+
+def answer_listener(
+    listeners: Sequence[OnEvaluated], metrics: Sequence[Metric], console: Console | None
+) -> OnEvaluated:
+    """Return what tells everyone of an answer, and writes its row if there is a console."""
+    table = console and OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
+
+    def tell(answer: JudgedAnswer) -> None:
+        for listener in listeners:
+            listener(answer)
+        if table:
+            table.print_evaluation(answer.record, answer.evaluation)
+
+    return tell
+
+
+def if_kept(tell: OnEvaluated) -> OnEvaluated:
+    """Tell of a pilot's answers whose verdicts are kept: the run judges the others again."""
+    return lambda answer: tell(answer) if answer.carrier_span_id else None
+
+
+def print_report(
+    report: BackfillReport, preview: DryRun | None, *, prices: Prices, dry_run: bool, as_json: bool
+) -> None:
+    """Print what became of all, and what a dry run says it will take."""
+    if as_json:
+        told = estimate_json(preview) if preview else {}
+        print_json({"dry_run": dry_run, **asdict(report), **told})
+        return
+    console = open_console()
+    console.print()
+    for line in _lines(report, dry_run=dry_run):
+        console.print(line)
+    if dry_run and preview:
+        for line in estimate_lines(preview, prices):
+            console.print(line, soft_wrap=True)
+
+
+def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
+    labels = f" ({', '.join(f'{label} {number}' for label, number in sorted(report.labels.items()))})"
+    yield f"traces   {report.traces} read, {report.without_record} of them without a RAG call"
+    if report.unreadable:
+        yield f"         {by_kind(report.unreadable)} could not be read"
+    if report.not_found:
+        yield f"         not found: {', '.join(report.not_found[:_MOST_SHOWN])}{_and_more(report.not_found)}"
+    if report.unread:
+        yield f"         not readable: {', '.join(report.unread[:_MOST_SHOWN])}{_and_more(report.unread)}"
+    if report.cut_windows:
+        yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
+    yield f"records  {report.records}, of these:"
+    yield f"  judged             {report.judged}{labels if report.labels else ''}"
+    yield f"  ineligible         {by_kind(report.ineligible)}"
+    yield f"  failed             {by_kind(report.failed)}"
+    yield f"  sampled out        {report.sampled_out}"
+    yield f"  already evaluated  {report.already_evaluated}"
+    if report.left or report.is_stopped:
+        yield f"  left               {report.left}"
+    yield from _session_lines(report)
+    if dry_run:
+        yield "dry run: nothing was sent; `judged` are those that would be"
+        return
+    usage = report.usage
+    yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
+    yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
+
+
+def _session_lines(report: BackfillReport) -> Iterator[str]:
+    other = (
+        (report.sessions_known, "judged before"),
+        (report.sessions_open, "not over yet"),
+        (report.sessions_left, "left"),
+    )
+    told = [f"{number} {what}" for number, what in other if number]
+    if report.sessions_failed:
+        told.append(f"failed {by_kind(report.sessions_failed)}")
+    if report.sessions or told:
+        labels = ", ".join(f"{label} {number}" for label, number in sorted(report.sessions.items()))
+        judged = f"{sum(report.sessions.values())} judged{f' ({labels})' if labels else ''}"
+        yield f"sessions {', '.join((judged, *told))}"
+
+
+def _and_more(listed: Sequence[object]) -> str:
+    return f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+
+
+async def report_not_found(reader: TraceReader, query: TraceQuery | None, report: BackfillReport) -> None:
+    """Say on stderr that a search found nothing, if so: where it looked, and whether its service is known."""
+    if query is not None and not (report.traces or report.not_found or report.unread or report.is_stopped):
+        talk(await _message(reader, query))
+
+
+async def _message(reader: TraceReader, query: TraceQuery) -> str:
+    found_none = f"no trace was found from {utc(query.since_ns)} to {utc(query.until_ns)}"
+    names = await _services(reader) if query.service is not None else ()
+    if not names or query.service in names:
+        return f"{found_none}: --since searches further back, --min-age 0s includes the newest traces"
+    others = ", ".join(map(one_line, sorted(names)[:_MOST_NAMED]))
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f"{found_none}: there is no service {query.service!r}, but {others}{more}"
+
+
+async def _services(reader: TraceReader) -> tuple[str, ...]:
+    """Return the services that the back end knows, if it tells them."""
+    ask = getattr(reader, "services", None)
+    try:
+        return tuple(await ask()) if ask is not None else ()
+    except ReadError:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """What the line tells."""
+
+    done: int
+    """Answers that are judged, failed, or had nothing to judge."""
+    total: int | None
+    """How many there will be, if it is known."""
+    share: float | None
+    """How much of the source is done, from 0 to 1, if it is known."""
+    seconds: float
+    """Since the run began."""
+    spent: str
+    """Money or tokens, in words; empty where nothing is spent."""
+    waiting_for: int = 0
+    """Live answers that go first."""
+
+    @property
+    def share_done(self) -> float | None:
+        """How much of the run is done, from 0 to 1, if anything tells."""
+        share = self.done / self.total if self.total else self.share
+        return None if share is None else min(1.0, max(0.0, share))
+
+
+def bar_line(gauge: Gauge, *, width: int) -> str:
+    """Write the line, in no more than so many columns: what matters least is left out first."""
+    share = gauge.share_done
+    told = [_counted(gauge), _pace(gauge), gauge.spent, _left(gauge.seconds, share)]
+    text = " · ".join(filter(None, told))
+    if share is None:
+        return text[:width]
+    room = min(_WIDEST, width - len(text) - len("100%  "))
+    drawn = f"{share_bar(share, room)} " if room >= _WIDEST // 4 else ""
+    return f"{share:4.0%} {drawn}{text}"[:width]
+
+
+class ProgressBar:
+    """Shows how far a run is, on a terminal; everywhere else it shows nothing."""
+
+    def __init__(self, *, spent: Callable[[], str], waiting_for: Callable[[], int], is_wanted: bool) -> None:
+        self._spent = spent
+        self._waiting_for = waiting_for
+        self._console = open_console(stderr=True) if is_wanted and sys.stderr.isatty() else None
+        self._ledger = RunCounts()
+        self._began = time.monotonic()
+        self.total: int | None = None
+        """Answers to judge, if it is known."""
+        self.share: Callable[[RunCounts], float | None] = lambda _: None
+        """How much of the source is done."""
+
+    def watch(self, ledger: RunCounts) -> None:
+        """Look at these counts from now on."""
+        self._ledger = ledger
+
+    def console(self) -> Console:
+        """Return where tables are printed: above the line, where both are on the terminal.
+
+        Raises:
+            ConfigError: rich is not installed.
+        """
+        is_above = self._console is not None and sys.stdout.isatty()
+        return self._console if is_above and self._console else open_console()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the line until the block ends."""
+        if self._console is None:
+            yield
+            return
+        from rich.live import Live
+        from rich.text import Text
+
+        self._began, width = time.monotonic(), self._console.width - 1
+        line = Live(
+            console=self._console,
+            get_renderable=lambda: Text(bar_line(self._gauge(), width=width), no_wrap=True),
+            refresh_per_second=_REFRESH_HZ,
+            transient=True,
+            redirect_stdout=False,
+        )
+        with line:
+            yield
+
+    def _gauge(self) -> Gauge:
+        ledger = self._ledger
+        return Gauge(
+            done=ledger.judged + sum([*ledger.failed.values(), *ledger.ineligible.values()]),
+            total=self.total,
+            share=self.share(ledger),
+            seconds=time.monotonic() - self._began,
+            spent=self._spent(),
+            waiting_for=self._waiting_for(),
+        )
+
+
+def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCounts], float | None]:
+    """Return what tells how much of a source is done: by time in a search, else by what is read."""
+    if query is None:
+        return lambda _: getattr(reader, "share_read", None)
+    since_ns, length_ns = query.since_ns, query.until_ns - query.since_ns
+    return lambda ledger: max(0, ledger.reached_ns - since_ns) / length_ns
+
+
+def _counted(gauge: Gauge) -> str:
+    return f"{gauge.done:,} of {gauge.total:,}" if gauge.total else f"{gauge.done:,} judged"
+
+
+def _pace(gauge: Gauge) -> str:
+    if gauge.waiting_for:
+        return f"waiting for {gauge.waiting_for:,} live"
+    return f"{gauge.done / gauge.seconds:.1f}/s" if gauge.done and gauge.seconds else ""
+
+
+def _left(seconds: float, share: float | None) -> str:
+    """Say how long it will take as it goes, where that can be said."""
+    if not share or share >= 1:
+        return ""
+    left_s = seconds * (1 - share) / share
+    unit_s, unit = next((each for each in _UNITS if left_s >= each[0]), _UNITS[-1])
+    return f"{left_s / unit_s:.0f} {unit} left"

@@ -10,10 +10,26 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.doctor import ApplicationOptions, TargetOptions
-from ragtrace.cli.doctor_application import AppRun, run_app
-from ragtrace.cli.doctor_capture import calls_json, captured_traces, check_capture, check_run, check_trace
-from ragtrace.cli.doctor_checks import Check, check_endpoint, check_store, check_topics, check_versions
-from ragtrace.cli.doctor_models import check_card, check_embedder, check_judge, check_likelihoods
+from ragtrace.cli.doctor_application import (
+    AppRun,
+    calls_json,
+    captured_traces,
+    check_capture,
+    check_run,
+    check_trace,
+    run_app,
+)
+from ragtrace.cli.doctor_checks import (
+    Check,
+    check_card,
+    check_embedder,
+    check_endpoint,
+    check_judge,
+    check_likelihoods,
+    check_store,
+    check_topics,
+    check_versions,
+)
 from ragtrace.cli.evaluator_options import ChosenEvaluator
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError

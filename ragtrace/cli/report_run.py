@@ -1,4 +1,4 @@
-"""``ragtrace report``: reads the answers, makes the estimates, shows them."""
+"""``ragtrace report``: reads the answers, makes the estimates, shows them in 80 columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import access
-from ragtrace.cli.render import many, print_json, talk
+from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
 from ragtrace.cli.report import DEFAULT_SINCE, AnswerPlaceOptions, FigureOptions, ReportOutputOptions
-from ragtrace.cli.report_table import print_report
 from ragtrace.cli.times import Moment
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
@@ -27,8 +26,10 @@ from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
     AnswerCollector,
+    GroupFigures,
     LedgerCoverage,
     MeasuredJudge,
+    MetricFigures,
     QualityReport,
     ReportDimension,
     ReportRequest,
@@ -38,13 +39,33 @@ from ragtrace.quality import (
     source_of,
 )
 from ragtrace.quality.collecting import is_judge
+from ragtrace.quality.wording import (
+    ABSENT,
+    below,
+    change,
+    compared,
+    disputes,
+    effort,
+    ledger,
+    left_out,
+    measured,
+    rate,
+    reviewed,
+    score,
+    sentence,
+    shares,
+    unjudged_claims,
+)
 from ragtrace.reviews.averages import random_prefix
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import CountedShare, JudgeErrors
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ragtrace.backends.http_api import ConnectionSettings
     from ragtrace_collector.config import CollectorConfig
+
 
 _STORE: Final = "store:"
 _DAY_NS: Final = 86_400 * 10**9
@@ -365,3 +386,96 @@ def _indented(value: Mapping[str, object]) -> str:
     import json
 
     return f"{json.dumps(value, indent=2, allow_nan=False)}\n"
+
+
+_WIDTHS: Final = (24, 6, 18, 14, 6, 6)
+_HEAD: Final = ("", "judged", "mean [95 %]", "pass [95 %]", "median", "worst")
+
+
+def print_report(report: QualityReport) -> None:
+    """Print all groups, what differs, and what the numbers do not have."""
+    console = open_console()
+    since = "all" if report.since_ns is None else f"{utc(report.since_ns)} to"
+    until = f" until {utc(report.until_ns)}" if report.since_ns is None else f" {utc(report.until_ns)}"
+    print_indented(console, 0, f"{one_line(report.place)}, {since}{until}", style="bold")
+    if report.whole.answers:
+        console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
+        _group(console, report.whole, "all")
+        for group in report.groups:
+            _group(console, group, f"{_named(report.by)} {one_line(group.name)}")
+        if more := left_out(report):
+            print_indented(console, 0, more, style="dim")
+        print_indented(console, 0, _legend(report), style="dim")
+    _comparisons(console, report)
+    if report.measured is not None:
+        console.print()
+        print_indented(console, 0, f"Calibration: {measured(report.measured)}.")
+    if report.reviewed is not None:
+        console.print()
+        print_indented(console, 0, f"{reviewed(report.reviewed)}.")
+    if report.disputes.of:
+        console.print()
+        print_indented(console, 0, f"{disputes(report.disputes)}.")
+    if report.ledger is not None:
+        console.print()
+        print_indented(console, 0, f"{ledger(report.ledger)}.")
+    if report.effort is not None:
+        console.print()
+        print_indented(console, 0, effort(report.effort))
+    if report.notices:
+        console.print()
+        console.print("Note", style="bold")
+    for notice in report.notices:
+        print_indented(console, 2, sentence(notice))
+
+
+def _named(by: ReportDimension | None) -> str:
+    return "" if by is None else by.value.replace("_", " ")
+
+
+def _group(console: Console, group: GroupFigures, title: str) -> None:
+    said = (
+        f"{many(group.answers, 'answer')}, {unjudged_claims(group)}"
+        if group.claims
+        else many(group.answers, "answer")
+    )
+    print_indented(console, 0, f"{shortened(title, 60)}: {said}", style="bold")
+    for metric in group.metrics:
+        console.print(_line(metric), soft_wrap=True)
+        print_indented(console, 4, shares(metric), style="dim")
+        for line in below(metric):
+            print_indented(console, 4, line)
+
+
+def _line(metric: MetricFigures) -> str:
+    median, worst = (
+        ABSENT if one is None else f"{one.value:.2f}" for one in (metric.median, metric.worst_tenth)
+    )
+    name = shortened(f"  {one_line(metric.metric)}", _WIDTHS[0] - 1)
+    return _columns(name, f"{metric.judged:,}", score(metric.mean), rate(metric.passing), median, worst)
+
+
+def _columns(*cells: str) -> str:
+    first, *others = zip(cells, _WIDTHS, strict=True)
+    return " ".join((first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others))).rstrip()
+
+
+def _legend(report: QualityReport) -> str:
+    lower = [metric.metric for metric in report.whole.metrics if metric.lower_is_better]
+    worst = "worst: a tenth of the answers scores this or less"
+    return f"{worst} ({', '.join(lower)}: or more)" if lower else worst
+
+
+def _comparisons(console: Console, report: QualityReport) -> None:
+    if report.comparisons:
+        console.print()
+        console.print("Differences, newer minus older", style="bold")
+    for one in report.comparisons:
+        print_indented(console, 2, one_line(compared(one)))
+        if one.mean is None or one.passing is None:
+            print_indented(console, 4, "no difference: one of them has no score")
+            continue
+        chance = one.passing.is_chance and one.mean.is_chance
+        mean, passing = change(one.mean, is_share=False), change(one.passing, is_share=True)
+        verdict = "chance alone may explain it" if chance else "more than chance"
+        print_indented(console, 4, f"mean {mean}, pass rate {passing}: {verdict}")

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.demo.page import choose_port
+from ragtrace.cli.demo_run import choose_port
 from ragtrace.cli.desktop import has_desktop
 from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ragtrace.cli.demo.process import Backend
+from ragtrace.cli.demo_run import Backend
 from tests.backends.process import free_ports, is_listening, running
 
 _BACKENDS = Path(__file__).parents[1] / "backends"

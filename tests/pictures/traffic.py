@@ -14,11 +14,10 @@ from random import Random
 from time import time_ns
 
 from ragtrace import semconv
+from ragtrace.answers.carrier import target_span_id
 from ragtrace.backends import open_sink
-from ragtrace.cli.demo.page import DemoPage, choose_port
-from ragtrace.cli.demo.people import PEOPLE_JUDGE, PEOPLE_NAME
-from ragtrace.cli.demo.process import Backend, DemoJudge, running_collectors
-from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
+from ragtrace.cli.demo_people import PEOPLE_JUDGE, PEOPLE_NAME
+from ragtrace.cli.demo_run import Backend, choose_port, running_collectors, wait_for_page
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.backends.process import eventually
@@ -53,13 +52,14 @@ class ShownFortnight:
 def running_fortnight(folder: Path, backend: Backend | None) -> Iterator[ShownFortnight]:
     """Run a collector that judged two weeks of traffic, until the block ends; a back end gets it, too."""
     recorded = _record(folder)
-    page = DemoPage(port=choose_port(), links={})
-    judge = DemoJudge(name=PEOPLE_NAME, use=PEOPLE_JUDGE, verdicts=folder / "verdicts.jsonl")
-    with running_collectors(folder, [judge], backend, page) as collectors:
-        verdicts: dict[str, TraceVerdict] = {}
+    port = choose_port()
+    (folder / "traces").mkdir()
+    judges = {PEOPLE_NAME: PEOPLE_JUDGE}
+    with running_collectors(folder, judges, backend, page_port=port) as collectors:
+        verdicts: dict[str, Span] = {}
         sent = asyncio.run(_send(recorded, collectors.address, Random(18)))
         last = asyncio.run(_send_one(_worth_a_look(recorded), collectors.address))
-        file = VerdictFile(judge.verdicts)
+        file = collectors.verdicts[PEOPLE_NAME]
 
         def all_are_judged() -> bool:
             verdicts.update({verdict.trace_id: verdict for verdict in file.new()})
@@ -67,21 +67,21 @@ def running_fortnight(folder: Path, backend: Backend | None) -> Iterator[ShownFo
 
         eventually(all_are_judged, what="a verdict on every answer", deadline_s=120)
         wrong = verdicts[last]
-        answer = page.url_of(wrong.trace_id, wrong.span_id)
-        if fault := page.fault(answer):
-            raise RuntimeError(f"{answer}: {fault}")
+        page = f"http://127.0.0.1:{port}"
+        answer = f"{page}/answers/{last}/{target_span_id(wrong)}"
+        wait_for_page(answer)
         yield ShownFortnight(
             pictures=[
                 Picture(name="answer.png", url=answer, height=820),
-                Picture(name="overview.png", url=f"{page.url}/?since=14d", height=1010),
+                Picture(name="overview.png", url=f"{page}/?since=14d", height=1010),
                 *([_in_jaeger(backend, wrong)] if backend else []),
             ]
         )
 
 
-def _in_jaeger(backend: Backend, wrong: TraceVerdict) -> Picture:
+def _in_jaeger(backend: Backend, wrong: Span) -> Picture:
     """Return Jaeger's page of a trace, with the wrong claim open."""
-    url = f"{backend.ui}/trace/{wrong.trace_id}?uiFind={wrong.carrier_span_id}"
+    url = f"{backend.ui}/trace/{wrong.trace_id}?uiFind={wrong.span_id}"
     return Picture(name="verdict-in-jaeger.png", url=url, height=900, clicks=_OPENS_CLAIM)
 
 

@@ -64,7 +64,7 @@ def load_config(
     """
     if path is None:
         document: dict[str, Any] = {"ui": {"listen": "127.0.0.1:4330"}}
-        return _parsed(document, where="the options", environ=environ, folder=Path(), changes=changes)
+        return _parsed(document, where="--set or an option", environ=environ, folder=Path(), changes=changes)
     parse = partial(
         parse_config, _text(path), where=str(path), environ=environ, folder=path.parent, changes=changes
     )

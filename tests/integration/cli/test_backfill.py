@@ -45,12 +45,6 @@ def test_verdicts_go_to_a_file_and_a_second_run_adds_nothing(
     assert names == ["evaluation pass", "evaluation fail", "evaluation skipped"]
 
 
-def test_a_run_into_its_own_source_adds_nothing_the_second_time(source: str, scripted: str) -> None:
-    args = ("backfill", "--from", source, "--to", source, "--judge", scripted, "--json")
-    (first,), (second,) = json_lines(run(*args).stdout), json_lines(run(*args).stdout)
-    assert (first["sent"], second["sent"], second["already_evaluated"]) == (3, 0, 3)
-
-
 def test_people_see_a_row_an_answer_and_numbers_that_add_up(
     source: str, scripted: str, tmp_path: Path
 ) -> None:
@@ -187,14 +181,6 @@ def test_files_are_selected_by_service_time_and_tag(tmp_path: Path, scripted: st
     ):
         (plan,) = json_lines(run(*args, *chosen).stdout)
         assert plan["traces"] == number, chosen
-
-
-def test_what_was_sent_to_a_back_end_is_not_paid_for_again(
-    source: str, scripted: str, otlp_receiver: Callable[[], OtlpReceiver]
-) -> None:
-    args = ("backfill", "--from", source, "--to", otlp_receiver().endpoint, "--judge", scripted, "--json")
-    (first,), (second,) = json_lines(run(*args).stdout), json_lines(run(*args).stdout)
-    assert (first["sent"], second["sent"], second["already_evaluated"]) == (3, 0, 3)
 
 
 def test_a_judged_answer_that_could_not_be_sent_is_sent_by_the_next_run(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.cli.backfill_output import Gauge, bar_line
+from ragtrace.cli.backfill_run import Gauge, bar_line
 from ragtrace.traces.otlp import encode_json
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES

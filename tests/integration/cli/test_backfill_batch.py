@@ -33,7 +33,7 @@ STEPS: Final = (
 _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     [
-        *("openai", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.batch"),
+        *("openai", "rich.console", "ragtrace.cli.backfill_run", "ragtrace.judge.batch"),
         *(
             "ragtrace.judge.openai",
             "ragtrace.metrics.faithfulness",

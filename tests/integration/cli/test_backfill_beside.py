@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.budget import load_prices
-from ragtrace.cli.backfill_cost import OVER_BUDGET
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.model import JudgeIdentity, Sample

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.backfill_cost import OVER_BUDGET
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.cli.judge_choice import is_free as judges_free
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline.evaluator import EvaluatorSpec

@@ -209,13 +209,6 @@ def moment(*, minute: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_turns_far_apart_under_one_id_are_two_sessions(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.backfilled(turn(0), turn(1, minute=30), turn(2, minute=300))
-    assert sorted(number(span, "turns") for span in place.sessions()) == [1, 2]
-    assert not any(semconv.SESSION_SUPERSEDES in span.attributes for span in place.sessions())
-
-
 def test_texts_are_deleted_once_no_late_turn_is_expected(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.backfilled(*TOLD)

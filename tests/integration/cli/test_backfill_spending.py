@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.backfill_cost import OVER_BUDGET
-from ragtrace.traces.otlp import encode_json
-from tests.acceptance.judge_server import running_judge
-from tests.acceptance.replies import ANSWER, REPLIES
-from tests.integration.cli.program import json_lines, run, start
+from ragtrace.cli.backfill_run import OVER_BUDGET
+from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.paid_judge import PAID, paid, prices
-from tests.rag_spans import rag_trace as rag_spans
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
 ANSWERS = 12
@@ -74,12 +70,6 @@ def test_what_was_spent_stays_spent_for_a_run_that_goes_on(backfill: Any, judge:
     assert (code, report["judged"], report["already_evaluated"], judge.calls) == (0, 8, 4, 24)
 
 
-def test_a_run_that_begins_anew_may_spend_anew(backfill: Any, judge: Any) -> None:
-    backfill("--max-calls", "8")
-    code, report, _ = backfill("--max-calls", "16")
-    assert (code, report["judged"], judge.calls) == (0, 8, 24)
-
-
 def test_a_run_that_came_to_its_end_is_not_gone_on_with(backfill: Any) -> None:
     backfill()
     code, _, said = backfill("--resume")
@@ -94,31 +84,6 @@ def test_money_and_tokens_are_never_exceeded(backfill: Any, limit: tuple[str, st
     assert code == OVER_BUDGET
     assert 0 < used <= 6_000  # a token costs a cent
     assert "are spent, and the next request may take" in said
-
-
-def test_a_request_larger_than_the_whole_limit_is_not_made(backfill: Any, judge: Any) -> None:
-    code, report, said = backfill("--max-cost", "0.01")
-    assert (code, report["left"], judge.calls) == (OVER_BUDGET, ANSWERS, 0)
-    assert "$0.0000 of $0.0100 are spent" in said
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_with_what_it_had_left(tmp_path: Path) -> None:
-    source = tmp_path / "traces.jsonl"
-    source.write_text("".join(f"{encode_json(rag_spans(each, answer=ANSWER))}\n" for each in range(ANSWERS)))
-    with running_judge(REPLIES) as judge:
-        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--max-calls", "10", "--concurrency", "2")
-        asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json", "--yes")
-        command = ("backfill", "--from", f"otlp-file:{source}", *to, *asked)
-        judge.hold_from(5)
-        killed = start(*command)
-        judge.wait_for_calls(5)
-        killed.kill()
-        killed.communicate()
-        judge.release()
-        result = run(*command, "--resume")
-    assert result.exit_code == OVER_BUDGET
-    assert judge.calls <= 10
 
 
 def test_a_judge_without_a_price_is_refused_where_money_is_limited(backfill: Any) -> None:

@@ -112,24 +112,6 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
 
-def test_each_judge_is_compared_with_each_floor_on_the_same_claims(data: str, scripted: str) -> None:
-    [group] = as_json(data, "--judge", scripted, "--group-by", "id")["groups"]
-    leads = {(lead["first"], lead["second"]): lead for lead in group["leads"]}
-    judge, lexical, floor = (candidate["name"] for candidate in group["candidates"])
-    lead = leads[lexical, floor]
-    ranked = [group["candidates"][at]["claims"]["auc"]["value"] for at in (1, 2)]
-    assert lead["auc"]["value"] == pytest.approx(ranked[0] - ranked[1])
-    assert lead["auc"].keys() == {"value", "low", "high"}
-    assert {lead["documents"] for lead in leads.values()} == {12}
-    assert leads[judge, floor]["auc"] is None  # a script gives no probability
-    assert leads[judge, floor]["difference"]["low"] is not None
-    lines = calibrate(data, "--judge", scripted).stdout
-    said = " ".join(lines.split())
-    assert re.search(rf"{judge} minus {floor} balanced accuracy [+-]0\.\d\d \[.*?; 12 documents", said)
-    assert f"{lexical} minus" not in lines  # beside a judge it is a floor
-    assert f"{lexical} minus {floor}" in calibrate(data, "--judge", "lexical").stdout
-
-
 def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
     page, card = tmp_path / "report.html", tmp_path / "card.json"
     found = as_json(data, "--judge", "lexical", "--card", str(card), "--out", str(page))
@@ -157,26 +139,11 @@ def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Pat
     assert max(map(len, said.splitlines())) <= 80
 
 
-def test_a_judge_without_probabilities_has_no_risk_by_coverage(data: str, scripted: str) -> None:
-    judge, *_ = as_json(data, "--judge", scripted)["groups"][0]["candidates"]
-    assert (judge["risk_coverage_area"], judge["risk_limits"]) == (None, [])
-
-
 def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
     found = as_json(data, "--judge", scripted, "--no-floor")
     assert [each["is_floor"] for each in found["groups"][0]["candidates"]] == [False]
     [_, floor] = as_json(data, "--judge", "lexical")["groups"][0]["candidates"]
     assert floor["name"] == "floor:word-share"
-
-
-def test_files_are_measured_apart_and_together(data: str, tmp_path: Path, scripted: str) -> None:
-    other = write(tmp_path / "other.jsonl", rows(6))
-    groups = as_json(data, other, "--judge", scripted)["groups"]
-    assert [(group["name"], group["answers"]) for group in groups] == [
-        ("labeled.jsonl", 12),
-        ("other.jsonl", 6),
-        ("all files together", 18),
-    ]
 
 
 def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
@@ -197,12 +164,6 @@ def test_runs_in_other_orders_tell_how_often_verdicts_flip(data: str, scripted: 
     assert judge["usage"]["calls"] == 36
     shown = calibrate(data, "--judge", scripted, "--runs", "3").stdout
     assert "0 % of the verdicts are not the same in 3 runs" in shown
-
-
-def test_end_to_end_the_judge_words_the_claims(data: str, scripted: str) -> None:
-    judge = as_json(data, "--judge", scripted, "--end-to-end")["groups"][0]["candidates"][0]
-    assert judge["end_to_end"]["things"] == 12
-    assert judge["usage"]["calls"] == 36
 
 
 def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path) -> None:
@@ -455,12 +416,6 @@ def test_labeled_rows_come_from_standard_input(data: str, scripted: str) -> None
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
 
 
-def test_an_unknown_form_is_refused(data: str) -> None:
-    result = calibrate(data, "--judge", "lexical", "--forms", "yes")
-    assert result.exit_code == 2
-    assert "json, logprobs" in result.stderr
-
-
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -506,13 +461,6 @@ def test_a_calibration_that_is_wrong_is_told_in_our_own_words(
     assert "is wrong at the top: write JSON" in " ".join(cut.stderr.split())
 
 
-def test_a_rule_of_ones_own_goes_before_a_calibration(data: str, tmp_path: Path, scripted: str) -> None:
-    file = saved(tmp_path / "judge.json", answer_threshold=0.4)
-    rule = ("--pass-when", "contradicted == 0")
-    told = run("evaluate", data, "--judge", scripted, "--json", "--calibration", file, *rule)
-    assert {line["pass_when"] for line in json_lines(told.stdout)} == {"contradicted == 0"}
-
-
 def test_evaluate_cuts_where_the_calibration_says(data: str, tmp_path: Path, scripted: str) -> None:
     file = saved(tmp_path / "judge.json", answer_threshold=0.4)
     plain = json_lines(run("evaluate", data, "--judge", scripted, "--json").stdout)
@@ -529,15 +477,3 @@ def test_a_calibration_of_another_judge_is_refused(data: str, tmp_path: Path, sc
     result = run("evaluate", data, "--judge", scripted, "--calibration", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "the calibration is of openai:gpt-4o-mini, and scripted:scripted judges" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("others", "said"),
-    [({"threshold": 2}, "wrong at threshold"), ({"form": "xml"}, "wrong at form"), ({"x": 1}, "wrong at x")],
-)
-def test_a_broken_calibration_is_named(
-    data: str, tmp_path: Path, scripted: str, others: dict[str, object], said: str
-) -> None:
-    file = saved(tmp_path / "judge.json", **others)
-    result = run("evaluate", data, "--judge", scripted, "--calibration", file)
-    assert (result.exit_code, said in result.stderr) == (2, True)

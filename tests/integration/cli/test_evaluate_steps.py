@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-
-from tests.conformance.peer_cases import read_cases
-from tests.conformance.peer_endpoint import PeerEndpoint
 from tests.integration.cli.program import json_lines, run
-from tests.integration.cli.test_evaluate_peers import run_at, write
+from tests.integration.cli.test_evaluate_peers import write
 
 ROW = {
     "id": "a",
@@ -49,41 +44,3 @@ def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -
     assert f"<b><bdi>{similarity:.3f}</bdi></b>" in text
     assert [run["step"] for run in metric["steps"]] == ["questions", "embed"]
     assert "<li><bdi>questions: " in text
-
-
-async def test_the_truths_and_steps_of_another_tool_are_kept_with_the_limit(tmp_path: Path) -> None:
-    (case, *_) = (
-        case
-        for case in read_cases()
-        if (case.metric, case.profile, case.status) == ("faithfulness", "deepeval-4", "ok")
-    )
-    cases = write(tmp_path / "cases.jsonl", case.row)
-    endpoint = PeerEndpoint(replies=case.replies)
-    options = (
-        "--profile",
-        "deepeval-4",
-        "--peer-prompts",
-        "--set",
-        "evaluate.metrics.*.options.truths_extraction_limit=7",
-    )
-    (line,) = json_lines((await run_at(endpoint, cases, *options)).stdout)
-    assert line["intermediate"]["truths"]
-    assert line["intermediate"]["truths_limit"] == 7
-    assert [run["step"] for run in line["steps"]][:2] == ["truths", "claims"]
-
-
-async def test_the_parts_of_rag_evals_relevance_are_numbers(tmp_path: Path) -> None:
-    reply = json.dumps(
-        {
-            "overall_score": 0.7,
-            "topical_match": 1.0,
-            "completeness": 0.5,
-            "conciseness": 0.9,
-            "reasoning": "it leaves out the date",
-        }
-    )
-    cases = write(tmp_path / "cases.jsonl", ROW)
-    options = ("--profile", "rag_evals", "--peer-prompts", "--metrics", "answer_relevance")
-    (line,) = json_lines((await run_at(PeerEndpoint(replies=[reply]), cases, *options)).stdout)
-    assert line["score"] == pytest.approx(0.7)
-    assert line["details"] == {"topical_match": 1.0, "completeness": 0.5, "conciseness": 0.9}

@@ -125,27 +125,6 @@ def test_a_note_on_many_spans_is_said_once(tmp_path: Path) -> None:
     assert "of 'ask', 'retrieval faq', each is a placeholder that Logfire writes" in output
 
 
-def test_a_document_of_several_lines_is_read(tmp_path: Path) -> None:
-    lines = write_traces(tmp_path / "traces.jsonl", [rag_trace(0)])
-    document = tmp_path / "trace.json"
-    document.write_text(json.dumps(json.loads(lines.read_text()), indent=2))
-    assert run("explain", str(document)).stdout == run("explain", str(lines)).stdout
-
-
-def test_a_line_that_is_no_otlp_is_named(tmp_path: Path) -> None:
-    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0), rag_trace(1)])
-    traces.write_text(traces.read_text() + "{nonsense\n")
-    result = run("explain", str(traces))
-    assert result.exit_code == 2
-    assert f"{traces}, line 3: " in result.stderr
-
-
-def test_an_empty_file_has_nothing_to_explain(tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").touch()
-    result = run("explain", str(tmp_path / "empty.jsonl"))
-    assert (result.exit_code, result.stdout) == (0, "")
-
-
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Path]:
     """A store as a running collector has it open."""

@@ -97,12 +97,6 @@ def test_another_threshold_turns_labels_without_a_call(judged: tuple[Place, Judg
     assert (told["not_in_transcript"], told["b"]["cost_usd"], server.calls) == (0, 0, calls)
 
 
-def test_the_same_evaluator_finds_the_same(judged: tuple[Place, JudgeServer]) -> None:
-    told = rejudged("--transcripts", judged[0].transcripts)
-    assert (told["both"], told["disagreeing"], told["not_in_transcript"]) == (6, 0, 0)
-    assert told["metrics"][0]["kappa"] is None  # all of them fail: agreement is chance
-
-
 def test_what_was_never_asked_is_counted_and_not_asked(judged: tuple[Place, JudgeServer]) -> None:
     place, server = judged
     calls = server.calls
@@ -126,12 +120,6 @@ def test_new_verdicts_name_the_ones_whose_place_they_take_and_are_sent_once(
     assert {span.name for span in new} == {"evaluation pass"}
     again = rejudged(*(args[0], f"{place.transcripts}#model-a@{_versions(place)[0]}", *args[2:]))
     assert (again["sent"], len(place.carriers())) == (0, 12)
-
-
-def test_the_same_evaluator_sends_nothing(judged: tuple[Place, JudgeServer]) -> None:
-    place, _ = judged
-    told = rejudged("--transcripts", place.transcripts, "--to", f"otlp-file:{place.verdicts}")
-    assert (told["sent"], len(place.carriers())) == (0, 6)
 
 
 def test_two_judges_are_compared_on_the_answers_that_both_judged(
@@ -188,14 +176,6 @@ def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeSer
     assert result.exit_code == 2
     assert "about 6 answers costs about $" in " ".join(result.stderr.split())
     assert "--yes spends it" in result.stderr
-
-
-def test_answers_stand_for_those_that_were_left_out(
-    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
-) -> None:
-    place.backfill(judge(REPLIES), "--rate", "0.5", traces=40)
-    told = rejudged("--transcripts", place.transcripts, "--threshold", "0.8")
-    assert 0 < told["metrics"][0]["difference"]["pairs"] < 40
 
 
 def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> None:

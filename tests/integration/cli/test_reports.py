@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.cli.backfill_cost import OVER_BUDGET
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.cli.script import INTERRUPTED
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
@@ -107,11 +107,6 @@ def test_the_first_answers_are_not_said_to_be_a_sample(files: Files) -> None:
         "limited to its first answers (--limit 1), which are no random sample"
         in Page(files.out(".html")).text
     )
-
-
-def test_a_trace_leads_where_the_template_says(files: Files) -> None:
-    run(*files.backfill("--set", "ui.links.Tempo=http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
-    assert ("href", f"http://tempo/{trace_id(1)}/{1:016x}") in Page(files.out(".html")).attributes
 
 
 def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: Files) -> None:

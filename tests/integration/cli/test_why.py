@@ -169,12 +169,6 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: Store, path: 
     assert re.search(r"if nothing more comes, it is processed in \d+ s", told)
 
 
-async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Store, path: Path) -> None:
-    await receive(store, request_of(*rag_trace(0)))
-    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
-    assert "3 spans came; it is complete, and waits only for the quiet period" in told
-
-
 async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
     store = await Store.open(SqliteFile(path), max_bytes=10 << 20, cipher=open_cipher([key]))
@@ -271,13 +265,6 @@ async def test_json_has_all_that_the_lines_tell(store: Store, path: Path) -> Non
     assert (answer["state"], answer["rule"], answer["carrier"]) == ("judged", "ratio", "00f067aa0ba902b7")
     assert [delivery["state"] for delivery in answer["deliveries"]] == ["waiting", "waiting"]
     assert told["why"][0].startswith(f"answer span {ANSWER}")
-
-
-async def test_a_stopped_collectors_store_is_read_too(path: Path) -> None:
-    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
-    await judge(store)
-    await store.aclose()
-    assert "judged" in run("why", TRACE, "--from", f"store:{path}").output
 
 
 async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path, tmp_path: Path) -> None:

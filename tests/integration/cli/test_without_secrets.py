@@ -97,12 +97,3 @@ def test_who_serves_or_judges_needs_them(configured: Path) -> None:
         done = run(*command, "--config", str(configured))
         assert done.exit_code == 2
         assert "not-there' cannot be read" in done.output
-
-
-def test_what_is_missing_and_is_no_key_is_named(configured: Path, tmp_path: Path) -> None:
-    document = yaml.safe_load(configured.read_text())
-    document["store"]["max_bytes"] = "${env:RAGTRACE_TEST_SIZE}"
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(document))
-    (tmp_path / "not-there").touch()
-    done = run("ledger", "--config", str(tmp_path / "c.yaml"))
-    assert "needs the environment variable RAGTRACE_TEST_" in done.output

@@ -14,6 +14,7 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
+    PROTOBUF,
     carriers_in,
     config_of,
     post,
@@ -21,8 +22,16 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
+from tests.integration.collector.test_access import entry
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
+
+SHOP, BANK, ALL = "rt_shop", "rt_bank", "rt_all"
+TOKENS = [
+    entry(SHOP, "shop", tenant="shop", may=["send", "read", "review"]),
+    entry(BANK, "bank", tenant="bank", may=["send", "read", "review"]),
+    entry(ALL, "all", may=["read", "review"]),
+]
 
 
 def page_of(collector: Collector, token: str | None = None) -> httpx.AsyncClient:

@@ -7,13 +7,14 @@ is ragtrace's own, and the reason says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from importlib.resources import files
+from typing import Any, Final, Literal, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from ragtrace.cli.demo.traffic import DemoAnswer, LabeledSentence, load_sample
+from ragtrace.cli.render import shortened
 from ragtrace.errors import JudgeUnable
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
@@ -26,7 +27,7 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.model import Chunk, JudgeIdentity, RagRecord, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.sentences import split_sentences
 
@@ -34,7 +35,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 PEOPLE: Final = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
 PEOPLE_NAME: Final = f"{PEOPLE.provider}:{PEOPLE.model}"
-PEOPLE_JUDGE: Final = "ragtrace.cli.demo.people:open_people"
+PEOPLE_JUDGE: Final = "ragtrace.cli.demo_people:open_people"
 """What a collector's `judge.use` calls it."""
 _WORDS: Final[Mapping[str, VerdictWord]] = {
     "supported": "supported",
@@ -42,6 +43,72 @@ _WORDS: Final[Mapping[str, VerdictWord]] = {
     "neutral": "not_mentioned",
 }
 _UNKNOWN: Final = "the annotators did not see this sentence"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class AnnotatedText(_Frozen):
+    """What the annotators marked in a sentence."""
+
+    text: str
+    type: str
+    """Their word for it: ``Evident Conflict``, ``Subtle Baseless Info``, …"""
+
+
+class SampleEvidence(_Frozen):
+    """What contradicts a sentence; not the annotators', but ragtrace's own."""
+
+    context: str
+    """The passage's id."""
+    quote: str
+
+
+class LabeledSentence(_Frozen):
+    """A sentence of an answer, with what the annotators said of it."""
+
+    text: str
+    label: Literal["supported", "contradicted", "neutral"]
+    marked: tuple[AnnotatedText, ...] = ()
+    evidence: SampleEvidence | None = None
+
+
+class _Passage(_Frozen):
+    id: str
+    text: str
+
+
+class DemoAnswer(_Frozen):
+    """A question, the passages retrieved for it, a model's answer, and what people said of it.
+
+    `ragtrace calibrate` reads the same rows.
+    """
+
+    id: str
+    question: str
+    contexts: tuple[_Passage, ...]
+    answer: str
+    model: str
+    claims: tuple[LabeledSentence, ...]
+    """What the annotators labeled, in the order of the answer."""
+
+    @property
+    def record(self) -> RagRecord:
+        """What a judge sees."""
+        chunks = tuple(Chunk(id=one.id, text=one.text, rank=at) for at, one in enumerate(self.contexts))
+        return RagRecord(id=self.id, question=self.question, chunks=chunks, answer=self.answer)
+
+    @property
+    def marked_sentences(self) -> tuple[str, ...]:
+        """The sentences with a mark: without one, the answer is faithful."""
+        return tuple(sentence.text for sentence in self.claims if sentence.label != "supported")
+
+
+def load_sample() -> tuple[DemoAnswer, ...]:
+    """Read the sample of RAGTruth that is shipped with ragtrace."""
+    text = (files("ragtrace.cli") / "data" / "ragtruth_qa_sample.jsonl").read_text("utf-8")
+    return tuple(map(DemoAnswer.model_validate_json, text.splitlines()))
 
 
 def open_people(settings: JudgeSettings) -> Judge:
@@ -79,7 +146,9 @@ class PeopleJudge:
         """Do nothing: there is nothing to release."""
 
     def _claims(self, sentences: Sequence[NumberedText]) -> ExtractReply:
-        labeled = next((answer for answer in self.sample if _has(answer, sentences)), None)
+        given = {(sentence.number, sentence.text) for sentence in sentences}
+        own = ({(each.number, each.text) for each in split_sentences(one.answer)} for one in self.sample)
+        labeled = next((one for one, parts in zip(self.sample, own, strict=True) if given <= parts), None)
         asked = {sentence.number for sentence in sentences}
         found = _covered(labeled) if labeled else ()
         claims = [
@@ -91,11 +160,12 @@ class PeopleJudge:
 
     def _verdicts(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
         shown = {chunk.text: chunk.number for chunk in given.chunks}
-        labeled = next((a for a in self.sample if shown.keys() & {chunk.text for chunk in a.chunks}), None)
-        said = {_flat(sentence.text): sentence for sentence in labeled.sentences} if labeled else {}
-        numbers = {chunk.id: shown.get(chunk.text or "") for chunk in labeled.chunks} if labeled else {}
-        known = {claim.number: said[_flat(claim.text)] for claim in given.claims if _flat(claim.text) in said}
-        unknown = {claim.number for claim in given.claims} - known.keys()
+        labeled = next((a for a in self.sample if shown.keys() & {each.text for each in a.contexts}), None)
+        said = {" ".join(each.text.split()): each for each in labeled.claims} if labeled else {}
+        numbers = {each.id: shown.get(each.text) for each in labeled.contexts} if labeled else {}
+        asked = {claim.number: " ".join(claim.text.split()) for claim in given.claims}
+        known = {number: said[text] for number, text in asked.items() if text in said}
+        unknown = asked.keys() - known.keys()
         return JudgeReply(
             value=VerifyReply(verdicts=[_verdict(number, known[number], numbers) for number in known]),
             usage=Usage(calls=1),
@@ -104,15 +174,10 @@ class PeopleJudge:
         )
 
 
-def _has(answer: DemoAnswer, sentences: Iterable[NumberedText]) -> bool:
-    own = {part.number: part.text for part in split_sentences(answer.answer)}
-    return all(own.get(sentence.number) == sentence.text for sentence in sentences)
-
-
 def _covered(answer: DemoAnswer) -> Iterator[tuple[str, set[int]]]:
     """Yield the labeled sentences, with the numbers of ours that each overlaps."""
     parts, at = split_sentences(answer.answer), 0
-    for labeled in answer.sentences:
+    for labeled in answer.claims:
         start = answer.answer.index(labeled.text, at)
         at = start + len(labeled.text)
         yield labeled.text, {part.number for part in parts if part.start < at and part.end > start}
@@ -121,26 +186,12 @@ def _covered(answer: DemoAnswer) -> Iterator[tuple[str, set[int]]]:
 def _verdict(number: int, said: LabeledSentence, chunks: Mapping[str, int | None]) -> GivenVerdict:
     evidence = said.evidence
     cited = chunks.get(evidence.context) if evidence else None
+    marked = " and ".join(f"“{shortened(part.text, 80)}” ({part.type})" for part in said.marked)
+    looked_up = " They named no passage: ragtrace's authors looked up the quote." if evidence else ""
     return GivenVerdict(
         id=number,
         chunks=[] if cited is None else [cited],
         quote=evidence.quote if evidence else "",
         label=_WORDS[said.label],
-        reason=_reason(said),
+        reason=f"The annotators marked {marked}.{looked_up}"[:400] if marked else "",
     )
-
-
-def _reason(said: LabeledSentence) -> str:
-    if not said.marked:
-        return ""
-    marked = " and ".join(f"“{_cut(part.text)}” ({part.type})" for part in said.marked)
-    quote = " They named no passage: ragtrace's authors looked up the quote." if said.evidence else ""
-    return f"The annotators marked {marked}.{quote}"[:400]
-
-
-def _cut(text: str, longest: int = 80) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())

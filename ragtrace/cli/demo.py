@@ -1,4 +1,4 @@
-"""The command `ragtrace demo`: its options and its help."""
+"""``ragtrace demo``: its options and its help."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def demo(options: DemoOptions) -> None:
       ragtrace demo --limit 5 --json
       ragtrace demo --to http://localhost:4317
     """
-    from ragtrace.cli.demo.run import run_demo
+    from ragtrace.cli.demo_run import run_demo
 
     run_demo(options)
