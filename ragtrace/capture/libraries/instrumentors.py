@@ -83,18 +83,8 @@ def _watch(spec: ModuleSpec) -> None:
 
 
 _TRACERS = (
-    "agentops",
-    "haystack_integrations.tracing",
-    "langfuse",
-    "langtrace",
-    "llama_index.observability",
-    "lmnr",
-    "logfire",
-    "mlflow",
-    "openinference",
-    "openlit",
-    "opentelemetry",
-    "traceloop",
+    *("agentops", "haystack_integrations.tracing", "langfuse", "langtrace", "llama_index.observability"),
+    *("lmnr", "logfire", "mlflow", "openinference", "openlit", "opentelemetry", "traceloop"),
 )
 """Packages that write OpenTelemetry spans. Other wrappers of a library (retries, error reports) do not
 conflict."""

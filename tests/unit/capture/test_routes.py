@@ -212,14 +212,7 @@ async def test_a_request_without_a_question_is_told_once_and_counted(
         (["data:", " is a word"], "data: is a word"),
     ],
     ids=[
-        "text",
-        "bytes split anywhere",
-        "events",
-        "responses",
-        "ui",
-        "thoughts",
-        "broken",
-        "no end",
+        *("text", "bytes split anywhere", "events", "responses", "ui", "thoughts", "broken", "no end"),
         "no stream",
     ],
 )

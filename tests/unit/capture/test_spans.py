@@ -181,17 +181,8 @@ class NodeWithScore:
         (None, {"id": "unnamed-0"}),
     ],
     ids=[
-        "Chunk",
-        "mapping",
-        "mapping with content",
-        "id in metadata",
-        "document",
-        "pair",
-        "node with score",
-        "string",
-        "score is not a number",
-        "no chunk",
-        "None",
+        *("Chunk", "mapping", "mapping with content", "id in metadata", "document", "pair"),
+        *("node with score", "string", "score is not a number", "no chunk", "None"),
     ],
 )
 def test_chunks_of_many_shapes_are_read(recorded: Any, given: Any, written: dict[str, Any]) -> None:

@@ -808,27 +808,13 @@ WORDS = [
     *("execute_tool", "vector_db_retrieve", "workflow", "task", "tool", "retriever", "TOOL", "chroma"),
     *("span", "generation", "llm", "prompt", '"CHAIN"', '"RETRIEVER"', '"RERANKER"', '"CHAT_MODEL"'),
     *(
-        "BM25Retriever",
-        "Ranker",
-        "ChatGenerator",
-        "ai.streamText",
-        "ai.toolCall",
-        "ai.rerank",
+        *("BM25Retriever", "Ranker", "ChatGenerator", "ai.streamText", "ai.toolCall", "ai.rerank"),
         "invoke_agent",
     ),
 ]
 FIELDS = [
-    "args",
-    "kwargs",
-    "question",
-    "input",
-    "messages",
-    "role",
-    "content",
-    "output",
-    "documents",
-    "text",
-    "index",
+    *("args", "kwargs", "question", "input", "messages", "role", "content", "output", "documents"),
+    *("text", "index"),
 ]
 payloads = st.recursive(
     st.sampled_from(["user", "assistant", "How long?", "", '{"a', "[REDACTED]"])

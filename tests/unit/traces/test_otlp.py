@@ -247,16 +247,8 @@ LARGE = 3_000_000
         (b'{"unknown":[' + b"[]," * MANY + b"[]]}", "json"),
     ],
     ids=[
-        "resources",
-        "scopes",
-        "spans",
-        "attributes",
-        "events",
-        "resource attributes",
-        "very many resources",
-        "very many events behind a group",
-        "fields of no meaning",
-        "json",
+        *("resources", "scopes", "spans", "attributes", "events", "resource attributes"),
+        *("very many resources", "very many events behind a group", "fields of no meaning", "json"),
         "json lists",
     ],
 )

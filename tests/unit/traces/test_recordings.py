@@ -102,11 +102,7 @@ WITHOUT_TEXTS = {
     f"otel-genai.{program}{where}"
     for where in ("", ".both")
     for program in (
-        "langchain",
-        "langchain-async",
-        "langchain-streaming",
-        "llamaindex",
-        "llamaindex-async",
+        *("langchain", "langchain-async", "langchain-streaming", "llamaindex", "llamaindex-async"),
         "llamaindex-streaming",
     )
 }
