@@ -101,7 +101,8 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         return library.variable
     for path in (library.instrumentor, *library.others):
         module, _, name = path.partition(":")
-        if is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
+        is_ours = module.startswith("ragtrace.") or module == "pydantic_ai"
+        if is_on(module, name) or (during_import and module in sys.modules and not is_ours):
             return module
     if library.kind is InstrumentorKind.BUILT_IN and _is_on_by_itself(library):
         return library.module
@@ -129,10 +130,6 @@ def _importers() -> Iterator[str]:
     while frame is not None:
         yield str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back  # type: ignore[assignment]  # the outermost has none
-
-
-def _is_ours(module: str) -> bool:
-    return module.startswith("ragtrace.") or module == "pydantic_ai"
 
 
 def is_on(module: str, name: str) -> bool:
