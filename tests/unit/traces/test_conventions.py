@@ -6,17 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
-from ragtrace.traces.extract import extract_records
-from ragtrace.traces.trace import Scope, Span
-from tests.unit.traces.builders import a_span, a_trace, span_id
+from ragtrace.model import AttributeValue, Part, SkipReason
+from ragtrace.traces.trace import Scope
+from tests.unit.traces.builders import a_span, span_id, the_record
 
 HITS = ({"id": "faq-12", "content": "14 days."}, {"id": "faq-7", "content": "Free."})
-
-
-def the_record(*spans: Span) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans)).records
-    return record
 
 
 def observation(kind: str, **fields: object) -> Mapping[str, AttributeValue]:

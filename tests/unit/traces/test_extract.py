@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
+from ragtrace.model import AttributeValue, Part, SkipReason
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.trace import Span, SpanEvent, SpanLink, StatusCode, Trace
 from tests.unit.traces.builders import (
@@ -23,21 +23,14 @@ from tests.unit.traces.builders import (
     documents,
     message,
     messages,
+    reasons,
     span_id,
+    the_record,
 )
 from tests.unit.traces.strategies import values
 
 WORKFLOW = "gen_ai.operation.name"
 QUESTION, ANSWER = "How long can I return?", "14 days."
-
-
-def the_record(*spans: Span) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans)).records
-    return record
-
-
-def reasons(record: RagRecord) -> dict[Part, SkipReason]:
-    return {gap.part: gap.reason for gap in record.gaps}
 
 
 def workflow(number: int = 1, parent: int | None = None, **attributes: AttributeValue) -> Span:
