@@ -21,8 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
-from ragtrace.capture._guard import JOURNAL
-from ragtrace.capture.settings import ENDPOINT_OVERRIDE
+from ragtrace.capture.settings import ENDPOINT_OVERRIDE, JOURNAL
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace.traces.otlp import Encoding, decode_body
 from ragtrace.traces.trace import Span

@@ -15,9 +15,10 @@ from types import ModuleType
 
 from opentelemetry.trace import TracerProvider
 
-from ragtrace.capture._guard import guarded, hint, log, note
+from ragtrace.capture._guard import guarded, hint, log
 from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs, leave_runs
+from ragtrace.capture.settings import note
 
 
 def when_imported(module: str, action: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ragtrace import semconv
-from ragtrace.capture._guard import guarded
+from ragtrace.capture._guard import guarded, hint
 from ragtrace.capture.values.plain import INT64, MAX_VALUES, cut, plain_text
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
@@ -318,6 +318,20 @@ class ContentFilter:
 @guarded
 def _is_among(key: object, keys: Collection[str]) -> bool:
     return key in keys  # calls the key's `__eq__` too
+
+
+def possible(mode: ContentMode) -> ContentMode:
+    """Return the mode, or ``off``, with a hint, if it needs an extra that is not installed."""
+    if mode != "redacted":
+        return mode
+    try:
+        import ragtrace.capture.privacy._redaction  # noqa: F401 - load it now, not in the first call
+    except ImportError as exc:
+        from ragtrace.extras import install_command
+
+        hint("redaction", f"content is off: redaction needs {exc.name}: {install_command('privacy')}")
+        return "off"
+    return mode
 
 
 @lru_cache

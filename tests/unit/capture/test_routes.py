@@ -53,10 +53,6 @@ def from_mapping(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
     return {"result": ANSWER, "sources": []}
 
 
-def from_chat(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-    return {"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}
-
-
 async def from_request(request: Request) -> JSONResponse:
     return JSONResponse({"answer": ANSWER, "asked": await request.json()})
 
