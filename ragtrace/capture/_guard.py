@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -151,23 +150,6 @@ def _is_shown_by_the_log() -> bool:
 def _writes_to_stderr(handler: logging.Handler) -> bool:
     stream = getattr(handler, "stream", None)
     return handler.level <= logging.WARNING and stream is not None and stream in (sys.stderr, sys.__stderr__)
-
-
-JOURNAL: Final = "RAGTRACE_DOCTOR_JOURNAL"
-
-
-@guarded
-def note(event: str, **facts: str | bool | None) -> None:
-    """Write an event, if there is a journal file."""
-    path = os.environ.get(JOURNAL)
-    if not path:
-        return
-    line = json.dumps({"event": event, "pid": os.getpid(), **facts})
-    file = os.open(path, os.O_WRONLY | os.O_APPEND)  # no O_CREAT: the doctor made it
-    try:
-        os.write(file, f"{line}\n".encode())
-    finally:
-        os.close(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

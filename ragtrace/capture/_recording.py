@@ -24,7 +24,7 @@ from ragtrace import semconv
 from ragtrace.capture._guard import active, guarded, note_unread
 from ragtrace.capture.libraries.langchain_runs import run_context
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
-from ragtrace.capture.values.names import hook
+from ragtrace.capture.values.plain import hook
 from ragtrace.capture.values.responses import PieceReader, body_of
 from ragtrace.capture.values.text import answer_in, stated_answer
 from ragtrace.model import Part

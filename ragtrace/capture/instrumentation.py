@@ -15,10 +15,10 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, note, stopped, unread
+from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, stopped, unread
 from ragtrace.capture.feedback_call import feedback_counts
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
-from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve, wants_quiet
+from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, note, resolve, wants_quiet
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

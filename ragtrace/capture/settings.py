@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -9,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from ragtrace.capture._guard import guarded, hint, log
-from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact
+from ragtrace.capture._guard import guarded, log
+from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact, possible
 
 CONTENT = "RAGTRACE_CAPTURE_CONTENT"
 KEY = "RAGTRACE_CONTENT_KEY"
@@ -40,7 +42,7 @@ def resolved_policy(
     if key is not None and len(key) < SHORTEST_KEY:
         log.error("ragtrace: content is off: %s has less than %d characters", KEY, SHORTEST_KEY)
         mode, key = "off", None
-    return replace(policy, mode=_possible(mode), key=key, redact=redact or policy.redact)
+    return replace(policy, mode=possible(mode), key=key, redact=redact or policy.redact)
 
 
 def _with_short_form(told: ContentMode | None, capture: bool | None) -> ContentMode | None:
@@ -63,19 +65,6 @@ def _mode(word: str, where: str) -> ContentMode:
     if mode is None:
         log.error("ragtrace: %s is none of %s: content is off", where, ", ".join(MODES))
     return mode or "off"
-
-
-def _possible(mode: ContentMode) -> ContentMode:
-    if mode != "redacted":
-        return mode
-    try:
-        import ragtrace.capture.privacy._redaction  # noqa: F401 - load it now, not in the first call
-    except ImportError as exc:
-        from ragtrace.extras import install_command
-
-        hint("redaction", f"content is off: redaction needs {exc.name}: {install_command('privacy')}")
-        return "off"
-    return mode
 
 
 Protocol = Literal["grpc", "http/protobuf"]
@@ -277,3 +266,23 @@ def _flag(env: Mapping[str, str], key: str) -> bool | None:
     if value:
         log.error("ragtrace: %s=%r is neither true nor false: ignored", key, value)
     return None
+
+
+JOURNAL: Final = "RAGTRACE_DOCTOR_JOURNAL"
+
+
+@guarded
+def note(event: str, **facts: str | bool | None) -> None:
+    """Write what ``instrument()`` did to the journal file of ``ragtrace doctor --app``, if there is one.
+
+    No line contains captured content.
+    """
+    path = os.environ.get(JOURNAL)
+    if not path:
+        return
+    line = json.dumps({"event": event, "pid": os.getpid(), **facts})
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)  # no O_CREAT: the doctor made it
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)

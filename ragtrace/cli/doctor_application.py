@@ -23,8 +23,7 @@ from signal import Signals
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
-from ragtrace.capture._guard import JOURNAL
-from ragtrace.capture.settings import ENDPOINT_OVERRIDE, resolve
+from ragtrace.capture.settings import ENDPOINT_OVERRIDE, JOURNAL, resolve
 from ragtrace.cli.doctor_checks import Check
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import CodecError, ConfigError

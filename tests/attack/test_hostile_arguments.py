@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture.rag_call import CallFacts
+from ragtrace.capture.calls import CallFacts
 
 SECRET = "a secret of the application"
 

@@ -32,13 +32,7 @@ QUIET = {
     "LOGFIRE_SEND_TO_LOGFIRE": "false",
 }
 _SETTINGS = (
-    "LANGCHAIN_",
-    "LANGFUSE_",
-    "LANGSMITH_",
-    "LOGFIRE_",
-    "MLFLOW_",
-    "OPENINFERENCE_",
-    "OTEL_",
+    *("LANGCHAIN_", "LANGFUSE_", "LANGSMITH_", "LOGFIRE_", "MLFLOW_", "OPENINFERENCE_", "OTEL_"),
     "RAGTRACE_",
 )
 

@@ -30,29 +30,11 @@ __all__ = ["record"]
 
 _OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.", "service.version")
 _VERSIONED = (
-    "anthropic",
-    "boto3",
-    "chromadb",
-    "dspy",
-    "haystack-ai",
-    "langchain",
-    "langchain-core",
-    "langfuse",
-    "langsmith",
-    "llama-index-core",
-    "llama-index-observability-otel",
-    "logfire",
-    "mlflow-tracing",
-    "openai",
-    "openai-agents",
-    "openinference-",
-    "opentelemetry-haystack",
-    "opentelemetry-instrumentation-",
-    "opentelemetry-sdk",
-    "opentelemetry-util-genai",
-    "pydantic-ai-slim",
-    "qdrant-client",
-    "traceloop-sdk",
+    *("anthropic", "boto3", "chromadb", "dspy", "haystack-ai", "langchain", "langchain-core", "langfuse"),
+    *("langsmith", "llama-index-core", "llama-index-observability-otel", "logfire", "mlflow-tracing"),
+    *("openai", "openai-agents", "openinference-", "opentelemetry-haystack"),
+    *("opentelemetry-instrumentation-", "opentelemetry-sdk", "opentelemetry-util-genai"),
+    *("pydantic-ai-slim", "qdrant-client", "traceloop-sdk"),
 )
 
 

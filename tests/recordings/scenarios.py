@@ -37,26 +37,10 @@ class Scenario:
 _RAGTRACE = tuple(
     Scenario(instrumentation="ragtrace", application=name)
     for name in (
-        "anthropic",
-        "chroma",
-        "haystack",
-        "haystack-hybrid",
-        "langchain",
-        "langchain-agent",
-        "langchain-ensemble",
-        "langchain-history",
-        "langchain-streaming",
-        "llamaindex",
-        "llamaindex-chat",
-        "llamaindex-many",
-        "llamaindex-reranker",
-        "openai-async",
-        "openai-chat",
-        "openai-responses",
-        "openai-streaming",
-        "pydantic-ai",
-        "pydantic-ai-two-hops",
-        "qdrant",
+        *("anthropic", "chroma", "haystack", "haystack-hybrid", "langchain", "langchain-agent"),
+        *("langchain-ensemble", "langchain-history", "langchain-streaming", "llamaindex"),
+        *("llamaindex-chat", "llamaindex-many", "llamaindex-reranker", "openai-async", "openai-chat"),
+        *("openai-responses", "openai-streaming", "pydantic-ai", "pydantic-ai-two-hops", "qdrant"),
     )
 )
 
@@ -212,14 +196,8 @@ _NEW = tuple(
 )
 _BOTO = ("boto3==1.44.8", "botocore==1.44.8", "jmespath==1.1.0", "s3transfer==0.19.3", "six==1.17.0")
 _DSPY = (
-    "diskcache==5.6.3",
-    "dspy==3.4.1",
-    "fastuuid==0.14.0",
-    "gepa==0.1.4",
-    "importlib-metadata==8.9.0",
-    "json-repair==0.64.6",
-    "litellm==1.110.2",
-    "zipp==4.1.2",
+    *("diskcache==5.6.3", "dspy==3.4.1", "fastuuid==0.14.0", "gepa==0.1.4", "importlib-metadata==8.9.0"),
+    *("json-repair==0.64.6", "litellm==1.110.2", "zipp==4.1.2"),
 )
 _AGENTS = (
     "mcp==2.3.0",

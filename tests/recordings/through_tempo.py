@@ -31,15 +31,9 @@ from tests.recordings.__main__ import FOLDER, write
 __all__ = ["FOLDER", "NAMES", "SOURCES", "stored"]
 
 SOURCES = (
-    "haystack.haystack-hybrid",
-    "langsmith.langchain-agent",
-    "openinference.langchain-forty",
-    "openinference.llamaindex-reranker",
-    "openllmetry.langchain-agent",
-    "openllmetry.llamaindex",
-    "openllmetry.llamaindex-reranker",
-    "ragtrace.langchain-agent",
-    "ragtrace.llamaindex-many",
+    *("haystack.haystack-hybrid", "langsmith.langchain-agent", "openinference.langchain-forty"),
+    *("openinference.llamaindex-reranker", "openllmetry.langchain-agent", "openllmetry.llamaindex"),
+    *("openllmetry.llamaindex-reranker", "ragtrace.langchain-agent", "ragtrace.llamaindex-many"),
 )
 """Recordings that hold longer strings than Tempo keeps."""
 JUDGED = "ragtrace.openai-chat"

@@ -15,9 +15,10 @@ from types import ModuleType
 
 from opentelemetry.trace import TracerProvider
 
-from ragtrace.capture._guard import guarded, hint, log, note
+from ragtrace.capture._guard import guarded, hint, log
 from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
 from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs, leave_runs
+from ragtrace.capture.settings import note
 
 
 def when_imported(module: str, action: Callable[[], object]) -> None:
@@ -83,18 +84,8 @@ def _watch(spec: ModuleSpec) -> None:
 
 
 _TRACERS = (
-    "agentops",
-    "haystack_integrations.tracing",
-    "langfuse",
-    "langtrace",
-    "llama_index.observability",
-    "lmnr",
-    "logfire",
-    "mlflow",
-    "openinference",
-    "openlit",
-    "opentelemetry",
-    "traceloop",
+    *("agentops", "haystack_integrations.tracing", "langfuse", "langtrace", "llama_index.observability"),
+    *("lmnr", "logfire", "mlflow", "openinference", "openlit", "opentelemetry", "traceloop"),
 )
 """Packages that write OpenTelemetry spans. Other wrappers of a library (retries, error reports) do not
 conflict."""
@@ -111,7 +102,8 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         return library.variable
     for path in (library.instrumentor, *library.others):
         module, _, name = path.partition(":")
-        if is_on(module, name) or (during_import and module in sys.modules and not _is_ours(module)):
+        is_ours = module.startswith("ragtrace.") or module == "pydantic_ai"
+        if is_on(module, name) or (during_import and module in sys.modules and not is_ours):
             return module
     if library.kind is InstrumentorKind.BUILT_IN and _is_on_by_itself(library):
         return library.module
@@ -139,10 +131,6 @@ def _importers() -> Iterator[str]:
     while frame is not None:
         yield str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back  # type: ignore[assignment]  # the outermost has none
-
-
-def _is_ours(module: str) -> bool:
-    return module.startswith("ragtrace.") or module == "pydantic_ai"
 
 
 def is_on(module: str, name: str) -> bool:

@@ -11,8 +11,8 @@ from opentelemetry import trace
 from ragtrace import semconv
 from ragtrace.capture._recording import Recording
 from ragtrace.capture._wrapping import Argument, Arguments, traced
+from ragtrace.capture.calls import ChunksOf, RetrievalCall, retrieval
 from ragtrace.capture.libraries.langchain_runs import in_retriever
-from ragtrace.capture.retrieval_call import ChunksOf, RetrievalCall, retrieval
 from ragtrace.model import Chunk
 
 TakeBack = Callable[[], object]
@@ -183,17 +183,17 @@ def _weaviate_query(queries: Any, given: Arguments) -> RetrievalCall:
 
 
 def _weaviate_chunks(result: Any) -> list[Chunk]:
-    return [_weaviate_chunk(found) for found in result.objects]
-
-
-def _weaviate_chunk(found: Any) -> Chunk:
-    distance = getattr(found.metadata, "distance", None)
-    score = getattr(found.metadata, "score", None)
-    if score is None:
-        score = getattr(found.metadata, "certainty", None)
-    if distance is not None and not score:  # a score that was not requested may be 0
-        return _chunk(found.uuid, found.properties, score=distance, score_kind="distance")
-    return _chunk(found.uuid, found.properties, score=score)
+    chunks = []
+    for found in result.objects:
+        distance, score, certainty = (
+            getattr(found.metadata, name, None) for name in ("distance", "score", "certainty")
+        )
+        score = certainty if score is None else score
+        if distance is not None and not score:  # a score that was not requested may be 0
+            chunks.append(_chunk(found.uuid, found.properties, score=distance, score_kind="distance"))
+        else:
+            chunks.append(_chunk(found.uuid, found.properties, score=score))
+    return chunks
 
 
 TEXT_KEYS = ("text", "content", "page_content", "document", "chunk", "body")

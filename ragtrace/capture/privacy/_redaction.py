@@ -252,15 +252,12 @@ def _phones(text: str, regions: tuple[str, ...]) -> Iterator[DetectedValue]:
             if checked > MAX_CHECKED:
                 yield DetectedValue(*match.span(), DetectorKind.PHONE, match.group())
                 continue
-            groups = [(match.start() + each.start(), match.start() + each.end()) for each in _groups(match)]
+            start = match.start()
+            groups = [(start + each.start(), start + each.end()) for each in _GROUP.finditer(match.group())]
             found = list(_phones_of(text, groups, regions))
             yield from found
             # A number may begin in the last group and end after the checked text.
             start = found[-1].end if found else max(groups[-1][0], match.start() + 1)
-
-
-def _groups(candidate: re.Match[str]) -> Iterator[re.Match[str]]:
-    return _GROUP.finditer(candidate.group())
 
 
 def _phones_of(text: str, groups: list[tuple[int, int]], regions: tuple[str, ...]) -> Iterator[DetectedValue]:

@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import islice
-from json.encoder import encode_basestring, encode_basestring_ascii
-from numbers import Number
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ragtrace import semconv
-from ragtrace.capture._guard import guarded
-from ragtrace.capture.values.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
+from ragtrace.capture._guard import guarded, hint
+from ragtrace.capture.values.plain import INT64, MAX_VALUES, cut, plain_text
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 
@@ -322,6 +320,20 @@ def _is_among(key: object, keys: Collection[str]) -> bool:
     return key in keys  # calls the key's `__eq__` too
 
 
+def possible(mode: ContentMode) -> ContentMode:
+    """Return the mode, or ``off``, with a hint, if it needs an extra that is not installed."""
+    if mode != "redacted":
+        return mode
+    try:
+        import ragtrace.capture.privacy._redaction  # noqa: F401 - load it now, not in the first call
+    except ImportError as exc:
+        from ragtrace.extras import install_command
+
+        hint("redaction", f"content is off: redaction needs {exc.name}: {install_command('privacy')}")
+        return "off"
+    return mode
+
+
 @lru_cache
 def _detects() -> bool:
     """Return whether the extra ``privacy`` is installed."""
@@ -337,58 +349,6 @@ def _is_identifying(identifier: str, is_opaque: bool, phone_regions: tuple[str, 
     from ragtrace.capture.privacy._redaction import is_identifying
 
     return is_identifying(identifier, is_opaque, phone_regions)
-
-
-def json_string(text: str) -> str:
-    """Return the text as JSON; the ASCII encoder is faster."""
-    return encode_basestring_ascii(text) if text.isascii() else encode_basestring(text)
-
-
-def cut(text: str, limit: int) -> tuple[str, int, bool]:
-    """Return the longest prefix of at most ``limit`` bytes of UTF-8, its size, and whether it is shorter.
-
-    The text holds no lone surrogates: see [`plain_text`][ragtrace.capture.privacy.policy.plain_text].
-    """
-    if text.isascii():
-        return (text, len(text), False) if len(text) <= limit else (text[:limit], limit, True)
-    encoded = text.encode()
-    if len(encoded) <= limit:
-        return text, len(encoded), False
-    # Only the last character can be incomplete, and only that is what "ignore" drops.
-    prefix = encoded[:limit].decode(errors="ignore")
-    return prefix, len(prefix.encode()), True
-
-
-def plain_text(value: object) -> str:
-    """Return the value as text that every OTLP receiver accepts: no lone surrogates, no NUL.
-
-    Protobuf refuses a whole batch because of one lone surrogate; some stores refuse NUL. Both become U+FFFD.
-    """
-    text = value if type(value) is str else _as_str(value) or ""
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Encoding via UTF-16 rejoins two surrogates of one character that an escape had split.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-@guarded
-def _as_str(value: object) -> str:
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes | bytearray):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, CONTAINERS):
-        return compact_json(plain(value, plain_text).value)
-    if type(value).__str__ is object.__str__ and not isinstance(value, Number):
-        # A `repr` writes the whole value, and grows without end if the value contains itself.
-        return f"<{type(value).__name__}>"
-    return str(value)
 
 
 @guarded

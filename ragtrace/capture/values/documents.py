@@ -13,8 +13,8 @@ from numbers import Number
 from typing import Any, NamedTuple
 
 from ragtrace.capture._guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import ContentFilter, cut, json_string
-from ragtrace.capture.values.plain import MAX_VALUES, compact_json, plain
+from ragtrace.capture.privacy.policy import ContentFilter
+from ragtrace.capture.values.plain import MAX_VALUES, compact_json, cut, json_string, plain
 from ragtrace.capture.values.text import answer_in, field, first_field
 from ragtrace.model import Chunk, Part
 

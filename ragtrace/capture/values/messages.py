@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ragtrace.capture._guard import guarded
-from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, cut, json_string, plain_text
-from ragtrace.capture.values.names import name
+from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter
+from ragtrace.capture.values.plain import cut, json_string, name, plain_text
 from ragtrace.model import Part
 
 MAX_MESSAGES = 1_000

@@ -1,11 +1,16 @@
-"""Convert values of any shape to JSON values, bounded in depth and number."""
+"""Convert values of any shape to JSON values or text, bounded; validate names, ids and numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from json import JSONEncoder
+from json.encoder import encode_basestring, encode_basestring_ascii
+from numbers import Number
 from typing import Any, NamedTuple, TypeVar
+
+from ragtrace.capture._guard import guarded, note_unread
 
 V = TypeVar("V")
 Text = Callable[[object], str | None]
@@ -66,9 +71,121 @@ def _plain(value: object, text: Text, room: _Room, depth: int) -> object:
         room.is_cut = True
         return None
     if isinstance(value, Mapping):
-        return _plain_mapping(value, text, room, depth + 1)
+        pairs = room.first(value.items())
+        return {str(text(key)): _plain(inner, text, room, depth + 1) for key, inner in pairs}
     return [_plain(inner, text, room, depth + 1) for inner in room.first(value)]
 
 
-def _plain_mapping(mapping: Mapping[Any, object], text: Text, room: _Room, depth: int) -> dict[str, object]:
-    return {str(text(key)): _plain(inner, text, room, depth) for key, inner in room.first(mapping.items())}
+def json_string(text: str) -> str:
+    """Return the text as JSON; the ASCII encoder is faster."""
+    return encode_basestring_ascii(text) if text.isascii() else encode_basestring(text)
+
+
+def cut(text: str, limit: int) -> tuple[str, int, bool]:
+    """Return the longest prefix of at most ``limit`` bytes of UTF-8, its size, and whether it is shorter.
+
+    The text holds no lone surrogates: see [`plain_text`][ragtrace.capture.values.plain.plain_text].
+    """
+    if text.isascii():
+        return (text, len(text), False) if len(text) <= limit else (text[:limit], limit, True)
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text, len(encoded), False
+    # Only the last character can be incomplete, and only that is what "ignore" drops.
+    prefix = encoded[:limit].decode(errors="ignore")
+    return prefix, len(prefix.encode()), True
+
+
+def plain_text(value: object) -> str:
+    """Return the value as text that every OTLP receiver accepts: no lone surrogates, no NUL.
+
+    Protobuf refuses a whole batch because of one lone surrogate; some stores refuse NUL. Both become U+FFFD.
+    """
+    text = value if type(value) is str else _as_str(value) or ""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Encoding via UTF-16 rejoins two surrogates of one character that an escape had split.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+@guarded
+def _as_str(value: object) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, CONTAINERS):
+        return compact_json(plain(value, plain_text).value)
+    if type(value).__str__ is object.__str__ and not isinstance(value, Number):
+        # A `repr` writes the whole value, and grows without end if the value contains itself.
+        return f"<{type(value).__name__}>"
+    return str(value)
+
+
+def name(value: object, what: str) -> str | None:
+    """Return a name, such as a model's. Only a string: the ``str`` of an object may reveal its content."""
+    return _text(_name, value, what)
+
+
+def identity(value: object, what: str) -> str | None:
+    """Return an id as text, from a string or a value with a text form, such as a number or a UUID."""
+    return _text(_identity, value, what)
+
+
+def whole_number(value: object, what: str) -> int | None:
+    """Return a whole number that fits OTLP's 64 bits."""
+    if value is None:
+        return None
+    number = _whole_number(value)
+    if number is None:
+        note_unread(what, value)
+    return number
+
+
+def hook(value: object, what: str) -> Callable[..., Any] | None:
+    """Return a callable of the application."""
+    if callable(value):
+        return value
+    if value is not None:
+        note_unread(what, value)
+    return None
+
+
+def _text(read: Callable[[object], str | None], value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    if type(value) is str:  # nothing of the application's is called
+        return plain_text(value)
+    text = read(value)
+    if text is None:
+        note_unread(what, value)
+    return text
+
+
+@guarded
+def _name(value: object) -> str | None:
+    held = value.value if isinstance(value, Enum) else value
+    return plain_text(held) if isinstance(held, str | bytes) else None
+
+
+@guarded
+def _identity(value: object) -> str | None:
+    if isinstance(value, str | bytes):
+        return plain_text(value)
+    if callable(value) or isinstance(value, CONTAINERS) or type(value).__str__ is object.__str__:
+        return plain_text(value) if isinstance(value, int | float) else None
+    return plain_text(value)
+
+
+@guarded
+def _whole_number(value: object) -> int | None:
+    if callable(value):  # a mock converts to any number
+        return None
+    number = int(value)  # type: ignore[call-overload]  # numpy's and others convert
+    return number if abs(number) < INT64 else None

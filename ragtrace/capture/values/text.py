@@ -10,8 +10,7 @@ from numbers import Number
 from typing import TypeVar
 
 from ragtrace.capture._guard import guarded
-from ragtrace.capture.privacy.policy import plain_text
-from ragtrace.capture.values.plain import CONTAINERS
+from ragtrace.capture.values.plain import CONTAINERS, plain_text
 
 V = TypeVar("V")
 

@@ -28,32 +28,13 @@ MAX_CHUNKS = 1_000
 # keys are compared by `plain`
 _ID_KEYS = ("id", "docid", "chunkid", "nodeid", "documentid", "fileid", "source")
 _TEXT_KEYS = (
-    "content",
-    "text",
-    "pagecontent",
-    "document",
-    "chunk",
-    "body",
-    "passage",
-    "snippet",
-    "chunktext",
-    "excerpt",
-    "chunkcontent",
-    "documenttext",
-    "citedtext",
-    "quote",
+    *("content", "text", "pagecontent", "document", "chunk", "body", "passage", "snippet", "chunktext"),
+    *("excerpt", "chunkcontent", "documenttext", "citedtext", "quote"),
 )
 _METADATA_KEYS = ("metadata", "meta")
 _SIMILARITY_KEYS = (
-    "relevancescore",
-    "similarity",
-    "certainty",
-    "similarityscore",
-    "relevance",
-    "rerankscore",
-    "rerankerscore",
-    "@search.rerankerscore",
-    "@search.score",
+    *("relevancescore", "similarity", "certainty", "similarityscore", "relevance", "rerankscore"),
+    *("rerankerscore", "@search.rerankerscore", "@search.score"),
 )
 _SCORE_KEYS = ("score", *_SIMILARITY_KEYS)
 _INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")

@@ -66,23 +66,13 @@ _SEARCHES = re.compile(
 )
 """Types of parts that hold what the provider's own search found."""
 _RESULTS_OF_SEARCH = (
-    "server_tool_call_response",
-    "results",
-    "search_results",
-    "content",
-    "response",
-    "output",
+    *("server_tool_call_response", "results", "search_results", "content", "response", "output"),
 )
 _GIVEN = ("documents", "docs")
 """Plain keys of documents that a request or a response lists."""
 _RETURNED = (
-    "searchresults",
-    "groundingchunks",
-    "retrievedreferences",
-    "retrievalresults",
-    "retrieverresources",
-    "sourceattributions",
-    "sourcedocuments",
+    *("searchresults", "groundingchunks", "retrievedreferences", "retrievalresults"),
+    *("retrieverresources", "sourceattributions", "sourcedocuments"),
 )
 _CITING = ("citations", "annotations")
 """Plain keys of what a message cites. Outside a message, a model may have written them itself."""

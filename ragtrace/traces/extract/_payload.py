@@ -37,32 +37,14 @@ _QUESTION_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_KEYS: Final = (
-    "answer",
-    "output",
-    "result",
-    "response",
-    "answers",
-    "replies",
-    "choices",
-    "generations",
-    "message",
-    "data",
-    "outputs",
-    "text",
+    *("answer", "output", "result", "response", "answers", "replies", "choices", "generations"),
+    *("message", "data", "outputs", "text"),
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
 _SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
-    "documents",
-    "nodes",
-    "output",
-    "result",
-    "results",
-    "chunks",
-    "hits",
-    "matches",
-    "context",
+    *("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),
 )
 _SYNTHESIS: Final = "text_chunks"
 _DOCUMENT_KEYS: Final = ("content", "pagecontent", "text", "node")

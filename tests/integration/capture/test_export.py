@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import contextvars
 import json
 import logging
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,19 +86,6 @@ def test_the_environment_is_honoured(http_receiver: Any, monkeypatch: pytest.Mon
     assert http_receiver.headers[0]["content-encoding"] == "gzip"
     resource = http_receiver.requests[0].resource_spans[0].resource
     assert attributes(resource)["deployment.environment.name"].string_value == "test"
-
-
-def test_code_goes_before_the_environment(
-    http_receiver: Any, grpc_receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.endpoint)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "from-env")
-    ragtrace.instrument(service_name="from-code", endpoint=grpc_receiver.endpoint, protocol="grpc")
-    call_once()
-    ragtrace.uninstrument()
-    assert service(grpc_receiver) == "from-code"
-    assert http_receiver.spans == []
 
 
 def test_the_sampler_of_the_environment_decides(
@@ -341,50 +325,6 @@ def test_log_level_shows_diagnostics_without_content(
     said = capsys.readouterr().err
     assert "IndexError" in said
     assert "secret" not in said
-
-
-async def ask_in_many_ways(question: str, pool: ThreadPoolExecutor) -> None:
-    """Record a call, and a retrieval in each kind of task and thread."""
-
-    def search(parent: Any = None) -> None:
-        with ragtrace.retrieval(query=question, parent=parent):
-            pass
-
-    async def search_later() -> None:
-        await asyncio.sleep(0)
-        search()
-
-    async with ragtrace.rag(question=question) as call:
-        search()
-        await asyncio.create_task(search_later())
-        await asyncio.to_thread(search)
-        await asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, search)
-        await asyncio.get_running_loop().run_in_executor(pool, search, call)
-
-
-def test_many_threads_with_event_loops_of_their_own_keep_their_calls_apart(
-    grpc_receiver: OtlpReceiver,
-) -> None:
-    ragtrace.instrument(endpoint=grpc_receiver.endpoint)
-
-    def serve(number: int) -> None:
-        for turn in range(5):
-            asyncio.run(ask_in_many_ways(f"{number}.{turn}", pool))
-
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(8) as servers:
-        list(servers.map(serve, range(8)))
-    assert ragtrace.uninstrument()
-    traces: dict[bytes, list[Any]] = {}
-    for span in grpc_receiver.spans:
-        traces.setdefault(span.trace_id, []).append(span)
-    assert len(traces) == 40
-    assert {len(spans) for spans in traces.values()} == {6}
-    for spans in traces.values():
-        (root,) = [span for span in spans if not span.parent_span_id]
-        assert {span.parent_span_id for span in spans if span is not root} == {root.span_id}
-        asked = json.loads(attributes(root)[semconv.INPUT_MESSAGES].string_value)[0]["parts"][0]["content"]
-        queries = [attributes(span).get(semconv.RETRIEVAL_QUERY) for span in spans if span is not root]
-        assert {query.string_value for query in queries if query} == {asked}
 
 
 def test_two_providers_of_the_application_share_nothing(

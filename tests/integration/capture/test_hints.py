@@ -48,11 +48,6 @@ def test_an_imported_library_without_its_instrumentor_is_said_with_the_command(
     assert said(code, http_receiver) == [MISSING]
 
 
-def test_the_hint_is_said_once_however_often_capture_is_switched_on(http_receiver: Any) -> None:
-    again = "ragtrace.uninstrument(); ragtrace.instrument()\n"
-    assert said(ON + "import openai\n" + again * 3, http_receiver) == [MISSING]
-
-
 def test_a_forked_worker_does_not_repeat_it(http_receiver: Any) -> None:
     fork = """
 import os, openai
@@ -208,17 +203,6 @@ def test_a_tracer_provider_that_comes_too_late_is_said_with_the_order(
         "ignored it, and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()"
     )
     assert sum("instrument()" in line for line in lines) == 1
-
-
-def test_a_call_whose_question_is_not_sure_is_said_once(http_receiver: Any) -> None:
-    code = """
-@ragtrace.rag
-def chat(session_id, model): return "Ada"
-chat("s1", "m"); chat("s2", "m")
-"""
-    (line,) = said(ON + code, http_receiver)
-    assert line.startswith("ragtrace: no argument of chat is surely the question, so none is recorded")
-    assert "s1" not in line
 
 
 def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:

@@ -212,13 +212,6 @@ def test_a_search_in_what_has_no_end_ends_without_an_error(recorded: Any, make: 
     assert after.values_unread > before.values_unread
 
 
-def test_metadata_that_holds_itself_is_cut_there(recorded: Any) -> None:
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks([{"id": "a", "text": "A", "metadata": {"page": 3, "more": cyclic()}}])
-    assert recorded.chunks[0]["metadata"]["page"] == 3
-    assert recorded.chunks[0]["truncated"] is True
-
-
 def test_metadata_without_end_is_cut_and_marked(recorded: Any) -> None:
     with ragtrace.retrieval(query="q") as search:
         search.set_chunks([{"id": "a", "text": "A", "metadata": {"tree": doubled()}}])

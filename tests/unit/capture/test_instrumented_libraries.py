@@ -308,11 +308,3 @@ def test_only_and_exclude_are_settled_like_the_other_settings(
 def test_nonsense_in_only_and_exclude_raises_nothing(wrong: Any) -> None:
     ragtrace.instrument(endpoint="http://127.0.0.1:1", **wrong)
     ragtrace.uninstrument()
-
-
-def test_every_library_is_found_by_one_name_and_one_module() -> None:
-    assert len({library.name for library in LIBRARIES}) == len({library.module for library in LIBRARIES})
-    assert all(
-        (library.kind is InstrumentorKind.OPENINFERENCE) == (library.package is not None)
-        for library in LIBRARIES
-    )

@@ -53,10 +53,6 @@ def from_mapping(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
     return {"result": ANSWER, "sources": []}
 
 
-def from_chat(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-    return {"choices": [{"message": {"role": "assistant", "content": ANSWER}}]}
-
-
 async def from_request(request: Request) -> JSONResponse:
     return JSONResponse({"answer": ANSWER, "asked": await request.json()})
 
@@ -212,14 +208,7 @@ async def test_a_request_without_a_question_is_told_once_and_counted(
         (["data:", " is a word"], "data: is a word"),
     ],
     ids=[
-        "text",
-        "bytes split anywhere",
-        "events",
-        "responses",
-        "ui",
-        "thoughts",
-        "broken",
-        "no end",
+        *("text", "bytes split anywhere", "events", "responses", "ui", "thoughts", "broken", "no end"),
         "no stream",
     ],
 )

@@ -6,33 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.capture.privacy.policy import ContentPolicy
 from ragtrace.capture.settings import resolve
-
-OTEL_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-
-
-@pytest.mark.parametrize(
-    ("env", "code", "captured"),
-    [
-        ({}, {}, True),
-        ({"RAGTRACE_CAPTURE_CONTENT": "false"}, {}, False),
-        ({"RAGTRACE_CAPTURE_CONTENT": "maybe"}, {}, False),
-        ({OTEL_CONTENT: "NO_CONTENT"}, {}, False),
-        ({OTEL_CONTENT: "SPAN_ONLY"}, {}, True),
-        ({OTEL_CONTENT: "NO_CONTENT", "RAGTRACE_CAPTURE_CONTENT": "1"}, {}, True),
-        ({"RAGTRACE_CAPTURE_CONTENT": "0"}, {"capture_content": True}, True),
-        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"capture_content": False}, False),
-        ({"RAGTRACE_CAPTURE_CONTENT": "1"}, {"content": ContentPolicy(mode="off")}, False),
-        ({}, {"content": ContentPolicy(mode="off"), "capture_content": True}, True),
-        ({}, {"content": "hashd"}, False),
-        ({}, {"content": False}, False),
-        ({}, {"content": True}, True),
-        ({}, {"content": 7}, False),
-    ],
-)
-def test_content_is_captured(env: dict[str, str], code: dict[str, Any], captured: bool) -> None:
-    assert resolve(env, **code).policy.capture is captured
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ragtrace.model import (
     MetricFailure,
     MetricOutcome,
     MetricResult,
+    Part,
     RagRecord,
     SkipReason,
     Target,
@@ -23,6 +24,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace
 
 TRACE_ID = "6b5cca6f0a1b4c2d8e9f00112233aabb"
@@ -179,3 +181,14 @@ def a_record(target: Target | None = None) -> RagRecord:
         model="gpt-4o-mini",
         prompt_version="7",
     )
+
+
+def the_record(*spans: Span) -> RagRecord:
+    """Read the one record of a trace."""
+    (record,) = extract_records(a_trace(*spans)).records
+    return record
+
+
+def reasons(record: RagRecord) -> dict[Part, SkipReason]:
+    """Return why each part with a gap has it."""
+    return {gap.part: gap.reason for gap in record.gaps}

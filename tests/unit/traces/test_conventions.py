@@ -6,21 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
-from ragtrace.traces.extract import extract_records
-from ragtrace.traces.trace import Scope, Span
-from tests.unit.traces.builders import a_span, a_trace, span_id
-from tests.unit.traces.strategies import values
+from ragtrace.model import AttributeValue, Part, SkipReason
+from ragtrace.traces.trace import Scope
+from tests.unit.traces.builders import a_span, span_id, the_record
 
 HITS = ({"id": "faq-12", "content": "14 days."}, {"id": "faq-7", "content": "Free."})
-
-
-def the_record(*spans: Span) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans)).records
-    return record
 
 
 def observation(kind: str, **fields: object) -> Mapping[str, AttributeValue]:
@@ -168,69 +158,3 @@ def test_generations_inside_and_before_are_passed_over_with_the_rule() -> None:
         span_id(2): "it ended before anything was retrieved",
         span_id(5): "the generation around it holds the same text",
     }
-
-
-KINDS: list[dict[str, AttributeValue]] = [
-    *({"langfuse.observation.type": kind} for kind in ("span", "retriever", "generation", "tool")),
-    *({"mlflow.spanType": f'"{kind}"'} for kind in ("CHAIN", "RETRIEVER", "RERANKER", "CHAT_MODEL", "TOOL")),
-    *({"langsmith.span.kind": kind} for kind in ("chain", "retriever", "llm", "tool", "prompt")),
-    *({"haystack.component.type": kind} for kind in ("BM25Retriever", "Ranker", "ChatGenerator")),
-    *({"ai.operationId": kind} for kind in ("ai.streamText", "ai.toolCall", "ai.rerank")),
-    {"gen_ai.operation.name": "invoke_agent"},
-]
-PLACES = [
-    "langfuse.observation.input",
-    "langfuse.observation.output",
-    "mlflow.spanInputs",
-    "mlflow.spanOutputs",
-    "gen_ai.prompt",
-    "gen_ai.completion",
-    "pydantic_ai.all_messages",
-    "final_result",
-    "haystack.component.input",
-    "haystack.component.output",
-    "ai.prompt",
-    "ai.response.text",
-    "ai.documents",
-    "ai.ranking",
-    "ai.toolCall.result",
-]
-NAMES = (
-    "args",
-    "kwargs",
-    "question",
-    "input",
-    "messages",
-    "role",
-    "content",
-    "output",
-    "documents",
-    "text",
-    "index",
-)
-payloads = st.recursive(
-    st.sampled_from(["user", "assistant", "How long?", "", '{"a', "[REDACTED]"])
-    | st.none()
-    | st.integers(-1, 1),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
-    max_leaves=8,
-)
-stored: st.SearchStrategy[AttributeValue] = payloads.map(json.dumps) | values
-odd_spans = st.builds(
-    lambda number, parent, kind, fields: a_span(number, parent, attributes={**kind, **fields}),
-    st.integers(1, 4),
-    st.integers(0, 4),
-    st.sampled_from(KINDS),
-    st.dictionaries(st.sampled_from(PLACES), stored, max_size=4),
-)
-
-
-@settings(max_examples=50)
-@given(st.lists(odd_spans, max_size=4))
-def test_whatever_stands_in_the_places_of_a_convention_is_a_text_or_a_gap(spans: list[Span]) -> None:
-    for record in extract_records(a_trace(*spans)).records:
-        covered = {gap.part for gap in record.gaps} | {place.part for place in record.provenance}
-        assert {Part.QUESTION, Part.CONTEXT, Part.ANSWER} <= covered
-        assert "" not in (record.question, record.answer)
-        chosen = {(place.part, place.span_id) for place in record.provenance}
-        assert chosen.isdisjoint((place.part, place.span_id) for place in record.passed_over)

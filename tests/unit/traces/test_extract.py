@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
+from ragtrace.model import AttributeValue, Part, SkipReason
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.trace import Span, SpanEvent, SpanLink, StatusCode, Trace
 from tests.unit.traces.builders import (
@@ -23,21 +23,14 @@ from tests.unit.traces.builders import (
     documents,
     message,
     messages,
+    reasons,
     span_id,
+    the_record,
 )
 from tests.unit.traces.strategies import values
 
 WORKFLOW = "gen_ai.operation.name"
 QUESTION, ANSWER = "How long can I return?", "14 days."
-
-
-def the_record(*spans: Span) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans)).records
-    return record
-
-
-def reasons(record: RagRecord) -> dict[Part, SkipReason]:
-    return {gap.part: gap.reason for gap in record.gaps}
 
 
 def workflow(number: int = 1, parent: int | None = None, **attributes: AttributeValue) -> Span:
@@ -173,50 +166,6 @@ def test_own_attributes_win_over_the_genai_ones_beside_them() -> None:
     assert [chunk.id for chunk in record.chunks] == ["a", "b"]
     assert record.gaps == ()
     assert {where.convention for where in record.provenance} == {"ragtrace"}
-
-
-def test_openinference_call_is_read() -> None:
-    record = the_record(
-        a_span(
-            1,
-            attributes=oi(
-                "CHAIN", **{"input.value": json.dumps({"query": QUESTION}), "output.value": ANSWER}
-            ),
-        ),
-        a_span(
-            2,
-            1,
-            at=(10, 20),
-            attributes=oi(
-                "RETRIEVER",
-                **{
-                    "input.value": QUESTION,
-                    "session.id": "s-1",
-                    "retrieval.documents.0.document.id": "n1",
-                    "retrieval.documents.0.document.score": 0.7,
-                    "retrieval.documents.0.document.metadata": '{"page": 2}',
-                },
-                **oi_documents("retrieval.documents", "Within 14 days."),
-            ),
-        ),
-        a_span(
-            3,
-            1,
-            at=(30, 90),
-            attributes=oi(
-                "LLM", **{"llm.model_name": "gpt-4o", "llm.output_messages.0.message.content": ANSWER}
-            ),
-        ),
-    )
-    assert (record.question, record.answer, record.model, record.session_id) == (
-        QUESTION,
-        ANSWER,
-        "gpt-4o",
-        "s-1",
-    )
-    assert [(chunk.id, chunk.score, chunk.metadata) for chunk in record.chunks] == [("n1", 0.7, {"page": 2})]
-    assert record.retrieval_query is None
-    assert record.gaps == ()
 
 
 @pytest.mark.parametrize(
@@ -799,77 +748,41 @@ def lines_run(work: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "shape", [long_line, long_line_without_a_call, calls, calls_under_a_root, tools_around_retrievals]
-)
-def test_effort_grows_with_the_spans_and_not_with_their_square(
-    shape: Callable[[int], list[Span]],
-) -> None:
-    few, many = (a_trace(*shape(spans)) for spans in (500, 1_000))
-    extract_records(few)  # what is imported and compiled once is done
-    effort = lines_run(lambda: extract_records(few))
-    assert lines_run(lambda: extract_records(many)) < 2.2 * effort
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("shape", "records"),
     [
         (long_line, 1),
         (long_line_without_a_call, 1),
-        (calls, 4_999),
-        (calls_under_a_root, 2_499),
+        (calls, 1_199),
+        (calls_under_a_root, 599),
         (tools_around_retrievals, 1),
     ],
 )
-def test_traces_of_thousands_of_spans_are_read(shape: Callable[[int], list[Span]], records: int) -> None:
-    assert len(extract_records(a_trace(*shape(5_000))).records) == records
-
-
-def test_order_and_duplication_of_spans_do_not_matter() -> None:
-    spans = [workflow(), retrieval(), retrieval(4, at=(12, 22)), chat()]
-    assert extract_records(a_trace(*spans)) == extract_records(a_trace(*reversed(spans), *spans))
+def test_effort_grows_with_the_spans_and_not_with_their_square(
+    shape: Callable[[int], list[Span]], records: int
+) -> None:
+    few, many = (a_trace(*shape(spans)) for spans in (600, 1_200))  # deeper than Python calls functions
+    assert len(extract_records(many).records) == records
+    effort = lines_run(lambda: extract_records(few))
+    assert lines_run(lambda: extract_records(many)) < 2.2 * effort
 
 
 KEYS = [
-    "ragtrace.kind",
-    "ragtrace.question",
-    "ragtrace.retrieval.documents",
-    "ragtrace.content.truncated",
-    "gen_ai.operation.name",
-    "gen_ai.input.messages",
-    "gen_ai.output.messages",
-    "gen_ai.retrieval.documents",
-    "gen_ai.prompt",
-    "openinference.span.kind",
-    "input.value",
-    "output.value",
-    "input.mime_type",
-    "metadata",
-    "retrieval.documents.0.document.content",
-    "retrieval.documents.99999999999.document.content",
-    "retrieval.documents.²..document",
-    "llm.output_messages.0.message.contents.0.message_content.text",
-    "llm.input_messages.0.message.role",
-    "llm.input_messages.0.message.tool_calls.0.tool_call.id",
-    "gen_ai.tool.call.result",
-    "gen_ai.tool.call.arguments",
-    "gen_ai.prompt.0.content",
-    "traceloop.span.kind",
-    "traceloop.entity.name",
-    "traceloop.entity.input",
-    "traceloop.entity.output",
-    "db.system",
-    "haystack.component.type",
-    "haystack.component.output",
-    "langfuse.observation.type",
-    "langfuse.observation.output",
-    "langsmith.span.kind",
-    "mlflow.spanType",
-    "mlflow.spanOutputs",
-    "ai.operationId",
-    "ai.prompt",
-    "pydantic_ai.all_messages",
-    "db.query.result.document",
+    *("ragtrace.kind", "ragtrace.question", "ragtrace.retrieval.documents"),
+    *("ragtrace.content.truncated", "gen_ai.operation.name", "gen_ai.input.messages"),
+    *("gen_ai.output.messages", "gen_ai.retrieval.documents", "gen_ai.prompt"),
+    *("openinference.span.kind", "input.value", "output.value", "input.mime_type", "metadata"),
+    *("retrieval.documents.0.document.content", "retrieval.documents.99999999999.document.content"),
+    *("retrieval.documents.²..document"),
+    *("llm.output_messages.0.message.contents.0.message_content.text"),
+    *("llm.input_messages.0.message.role", "llm.input_messages.0.message.tool_calls.0.tool_call.id"),
+    *("gen_ai.tool.call.result", "gen_ai.tool.call.arguments", "gen_ai.prompt.0.content"),
+    *("traceloop.span.kind", "traceloop.entity.name", "traceloop.entity.input"),
+    *("traceloop.entity.output", "db.system", "haystack.component.type", "haystack.component.output"),
+    *("langfuse.observation.type", "langfuse.observation.output", "langsmith.span.kind"),
+    *("mlflow.spanType", "mlflow.spanOutputs", "ai.operationId", "ai.prompt"),
+    *("pydantic_ai.all_messages", "db.query.result.document", "langfuse.observation.input"),
+    *("mlflow.spanInputs", "gen_ai.completion", "final_result", "haystack.component.input"),
+    *("ai.response.text", "ai.documents", "ai.ranking", "ai.toolCall.result"),
 ]
 WORDS = [
     *("rag", "retrieval", "generation", "chat", "invoke_workflow", "CHAIN", "RETRIEVER", "RERANKER", "LLM"),
@@ -886,8 +799,25 @@ WORDS = [
         '{"args": [{}], "kwargs": "x"}',
     ),
     *("execute_tool", "vector_db_retrieve", "workflow", "task", "tool", "retriever", "TOOL", "chroma"),
+    *("span", "generation", "llm", "prompt", '"CHAIN"', '"RETRIEVER"', '"RERANKER"', '"CHAT_MODEL"'),
+    *(
+        *("BM25Retriever", "Ranker", "ChatGenerator", "ai.streamText", "ai.toolCall", "ai.rerank"),
+        "invoke_agent",
+    ),
 ]
-odd_attributes = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(WORDS) | values, max_size=6)
+FIELDS = [
+    *("args", "kwargs", "question", "input", "messages", "role", "content", "output", "documents"),
+    *("text", "index"),
+]
+payloads = st.recursive(
+    st.sampled_from(["user", "assistant", "How long?", "", '{"a', "[REDACTED]"])
+    | st.none()
+    | st.integers(-1, 1),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
+    max_leaves=8,
+)
+odd_values = st.sampled_from(WORDS) | values | payloads.map(json.dumps)
+odd_attributes = st.dictionaries(st.sampled_from(KEYS), odd_values, max_size=6)
 odd_events = st.builds(
     SpanEvent,
     name=st.sampled_from(["db.query.result", "gen_ai.choice", "gen_ai.tool.message", "RetrievalEndEvent"]),
@@ -906,7 +836,7 @@ odd_spans = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(st.lists(odd_spans, max_size=4))
 def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:
     extraction = extract_records(Trace.of(TRACE_ID, spans))
@@ -915,3 +845,6 @@ def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:
         assert len({chunk.id for chunk in record.chunks}) == len(record.chunks)
         covered = {gap.part for gap in record.gaps} | {where.part for where in record.provenance}
         assert {Part.QUESTION, Part.CONTEXT, Part.ANSWER} <= covered
+        assert "" not in (record.question, record.answer)
+        chosen = {(place.part, place.span_id) for place in record.provenance}
+        assert chosen.isdisjoint((place.part, place.span_id) for place in record.passed_over)

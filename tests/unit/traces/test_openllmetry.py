@@ -7,17 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
-from ragtrace.traces.extract import extract_records
+from ragtrace.model import AttributeValue, Part, SkipReason
 from ragtrace.traces.trace import Span, SpanEvent
-from tests.unit.traces.builders import a_span, a_trace
+from tests.unit.traces.builders import a_span, the_record
 
 QUESTION, ANSWER = "How long can I return?", "14 days."
-
-
-def the_record(*spans: Span) -> RagRecord:
-    (record,) = extract_records(a_trace(*spans)).records
-    return record
 
 
 def entity(kind: str, **attributes: AttributeValue) -> dict[str, AttributeValue]:

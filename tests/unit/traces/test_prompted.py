@@ -16,7 +16,7 @@ from ragtrace.model import Part, RagRecord, SkipReason
 from ragtrace.traces.extract import ContextFrom, ExtractRules, extract_records
 from ragtrace.traces.trace import Span
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
-from tests.unit.traces.builders import a_span, a_trace
+from tests.unit.traces.builders import a_span, a_trace, reasons
 
 ANSWER = "The warranty lasts 24 months."
 SYSTEM = "You are the assistant of a shop for lamps. Be polite."
@@ -24,20 +24,21 @@ LIBERAL = ExtractRules(context=ContextFrom.PROMPT)
 SPANS_ONLY = ExtractRules(context=ContextFrom.SPANS)
 
 
-def reasons(record: RagRecord) -> dict[Part, SkipReason]:
-    return {gap.part: gap.reason for gap in record.gaps}
+def chat(
+    messages: Sequence[Mapping[str, Any]],
+    number: int = 1,
+    parent: int | None = None,
+    *,
+    at: tuple[int, int] = (0, 1_000),
+    answer: str = ANSWER,
+    **attributes: Any,
+) -> Span:
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(messages)}
+    answered = {"gen_ai.output.messages": json.dumps([{"role": "assistant", "content": answer}])}
+    return a_span(number, parent, at=at, attributes={**asked, **answered, **attributes})
 
 
-def chat(messages: Sequence[Mapping[str, Any]], **attributes: Any) -> Span:
-    return a_span(
-        1,
-        attributes={
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(messages),
-            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
-            **attributes,
-        },
-    )
+WORKFLOW = {"gen_ai.operation.name": "invoke_workflow", "ragtrace.kind": "rag"}
 
 
 def said(*turns: str | tuple[str, str]) -> list[dict[str, str]]:
@@ -294,24 +295,8 @@ def test_last_turn_of_the_user_asks_and_earlier_ones_may_bring_passages() -> Non
 
 
 def test_question_of_the_call_around_the_model_is_not_in_the_context() -> None:
-    root = a_span(
-        9,
-        attributes={
-            "gen_ai.operation.name": "invoke_workflow",
-            "ragtrace.kind": "rag",
-            "gen_ai.input.messages": json.dumps(said(QUESTION)),
-            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
-        },
-    )
-    inner = a_span(
-        1,
-        9,
-        attributes={
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(said(f"{WARRANTY} {RETURNS} {QUESTION}")),
-            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
-        },
-    )
+    root = chat(said(QUESTION), 9, **WORKFLOW)
+    inner = chat(said(f"{WARRANTY} {RETURNS} {QUESTION}"), 1, 9)
     (record,) = extract_records(a_trace(root, inner), LIBERAL).records
     assert (texts(record), record.question) == ([f"{WARRANTY} {RETURNS}"], QUESTION)
 
@@ -341,47 +326,20 @@ def test_prompt_that_tempo_cut_is_not_judged() -> None:
 
 
 def test_two_model_calls_of_one_trace_are_one_answer() -> None:
-    rewrite = a_span(
-        2,
-        9,
-        at=(0, 1),
-        attributes={
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(said("Rewrite: how long?")),
-            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": QUESTION}]),
-        },
-    )
-    answer = a_span(
-        1,
-        9,
-        at=(5, 9),
-        attributes={
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(said(FRAMED)),
-            "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": ANSWER}]),
-        },
-    )
+    rewrite = chat(said("Rewrite: how long?"), 2, 9, at=(0, 1), answer=QUESTION)
+    answer = chat(said(FRAMED), 1, 9, at=(5, 9))
     (record,) = extract_records(a_trace(a_span(9), rewrite, answer)).records
     assert (texts(record), record.answer) == ([WARRANTY], ANSWER)
 
 
 def test_model_call_inside_a_call_with_a_retrieval_is_no_answer_of_its_own() -> None:
-    root = a_span(
-        9,
-        attributes={
-            "gen_ai.operation.name": "invoke_workflow",
-            "ragtrace.kind": "rag",
-            "gen_ai.input.messages": json.dumps(said(QUESTION)),
-        },
-    )
+    root = a_span(9, attributes={**WORKFLOW, "gen_ai.input.messages": json.dumps(said(QUESTION))})
     found = a_span(
         2,
         9,
         attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ('{"content": "Found."}',)},
     )
-    inner = chat(said(FRAMED))
-    beside = a_span(7, attributes=dict(inner.attributes))
-    nested = a_span(1, 9, attributes=dict(inner.attributes))
+    beside, nested = chat(said(FRAMED), 7), chat(said(FRAMED), 1, 9)
     for spans in ((root, found, nested), (root, found, nested, beside)):
         (record,) = extract_records(a_trace(*spans), LIBERAL).records
         assert texts(record) == ["Found."]

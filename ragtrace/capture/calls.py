@@ -1,0 +1,694 @@
+"""The three calls that an application records: a whole RAG call, a retrieval, a generation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, overload
+
+from opentelemetry.trace import Span, SpanKind
+
+from ragtrace import semconv
+from ragtrace.capture._guard import active, count_unread, guarded, hint, note_unread
+from ragtrace.capture._recording import AnsweredRecording, AnswerOf, Recording, enclosing
+from ragtrace.capture._wrapping import Arguments, Parameters, called, finder, traced
+from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy
+from ragtrace.capture.values.documents import MAX_CHUNKS, ChunkDocuments, chunk_documents, documents_in
+from ragtrace.capture.values.messages import prompt_messages, text_message
+from ragtrace.capture.values.plain import cut, hook, identity, name, whole_number
+from ragtrace.capture.values.questions import is_request, question_in
+from ragtrace.model import Part
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+F = TypeVar("F", bound=Callable[..., Any])
+OfCall = Callable[..., Any]
+"""Finds a value in the arguments of the decorated function, before it runs."""
+
+DEFAULT_NAME = "rag"
+MAX_METADATA = 64
+"""Below the SDK's limit of 128 attributes, so that the application's keys never displace ours."""
+MAX_TAGS = 64
+
+
+class CallFacts(TypedDict, total=False):
+    """What can be known of a RAG call beside its texts, when it begins or while it runs.
+
+    In a decorator, a value is that of the parameter with this name, or what a function returns for the
+    call's arguments. A prompt version, tag or reference that names no parameter is meant itself.
+    """
+
+    session_id: str | OfCall | None
+    conversation_id: str | OfCall | None
+    user_id: str | OfCall | None
+    prompt_version: str | OfCall | None
+    tags: str | Iterable[str] | OfCall | None
+    """At most 64; those of ``update`` are added."""
+    reference: str | OfCall | None
+    """A reference ("ground truth") answer."""
+    metadata: Mapping[str, object] | OfCall | None
+    """Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64. Those of ``update`` are
+    added."""
+
+
+@overload
+def rag(function: F, /) -> F: ...
+
+
+@overload
+def rag(
+    question: str | None = None,
+    /,
+    *,
+    name: str = DEFAULT_NAME,
+    answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
+) -> RagCall: ...
+
+
+@overload
+def rag(
+    *,
+    question: str | OfCall | None = None,
+    name: str = DEFAULT_NAME,
+    answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
+) -> RagCall: ...
+
+
+def rag(
+    function: F | str | None = None,
+    /,
+    *,
+    question: str | OfCall | None = None,
+    name: str = DEFAULT_NAME,
+    answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
+) -> F | RagCall:
+    """Record a RAG call, as a context manager or as a decorator.
+
+    As a context manager, set the answer::
+
+        with ragtrace.rag(question=question, session_id=session) as call:
+            call.answer = respond(question)
+
+    As a decorator, of a function or generator, sync or async, the question is the argument that asks: the one
+    that ``question`` names, else one called ``question`` or the like, the last user's message of a chat, a
+    request with a question, or the only text that is no id or setting. The answer is the return value, or all
+    yielded pieces::
+
+        @ragtrace.rag(session_id="conversation_id")
+        def ask(question: str, conversation_id: str) -> Iterator[str]: ...
+
+    Args:
+        question: The question; in a decorator, the name of the parameter, or a function that finds the
+            question in the arguments (for a Flask route: ``lambda: flask.request.json["question"]``).
+        name: The name of the pipeline: ``gen_ai.workflow.name``.
+        answer: Extracts the text from the returned or yielded values, if ragtrace does not find it.
+        parent: The span that the call is part of, if it is not the current one.
+        facts: ``session_id``, ``conversation_id``, ``user_id``, ``prompt_version``, ``tags``, ``reference``
+            and ``metadata``: [`CallFacts`][ragtrace.capture.calls.CallFacts].
+
+    Raises:
+        TypeError: an argument has another name.
+    """
+    asked = question if function is None or callable(function) else function
+    call = RagCall(asked, name, answer, parent, _known(facts))
+    return call(function) if callable(function) else call
+
+
+def current() -> RagCall | None:
+    """Return the RAG call that this code runs in; ``None`` outside a call, or while capture is off."""
+    return next((each for each in enclosing() if isinstance(each, RagCall)), None)
+
+
+def update(**facts: Unpack[CallFacts]) -> None:
+    """Add facts to the RAG call that this code runs in, wherever it is; nothing happens outside a call.
+
+    Raises:
+        TypeError: an argument has a name that is not in [`CallFacts`][ragtrace.capture.calls.CallFacts].
+    """
+    _known(facts)
+    call = current()
+    if call is not None:
+        call.update(**facts)
+
+
+def _known(facts: CallFacts) -> CallFacts:
+    unknown = sorted(facts.keys() - CallFacts.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"a RAG call has no {unknown[0]!r}: there are {', '.join(CallFacts.__annotations__)}")
+    return facts
+
+
+class RagCall(AnsweredRecording):
+    """A RAG call in progress, made by [`rag`][ragtrace.capture.calls.rag]."""
+
+    span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
+
+    def __init__(
+        self,
+        question: object,
+        workflow: str,
+        answer_of: AnswerOf | None,
+        parent: Recording | Span | None,
+        facts: CallFacts,
+    ) -> None:
+        self._question = question
+        self._workflow = workflow
+        self._answer_of = answer_of
+        self._parent = parent
+        self._facts = facts
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each call becomes a RAG call."""
+        find = finder(function, self._question)
+        parameters = Parameters(function)
+
+        def begin(given: Arguments) -> Recording:
+            call = copy(self)
+            asked = question_in(find(given))
+            call.set_question(asked if asked is not None else _Unasked(called(function), given))
+            call._facts = _of_call(self._facts, parameters, given) or {}  # noqa: SLF001 - a copy
+            return call
+
+        return traced(function, begin, self)
+
+    def set_question(self, question: object) -> None:
+        """Set the question, if it was unknown at the start: a string, or a request that contains one."""
+        self._question = question
+
+    def set_reference(self, text: str | None) -> None:
+        """Set a reference answer."""
+        self.update(reference=text)
+
+    @guarded
+    def update(self, **facts: Unpack[CallFacts]) -> None:
+        """Add facts that were unknown at the start. A later value replaces an earlier one."""
+        known = self._facts
+        if facts.get("tags") is not None:
+            facts["tags"] = [*_tags(known.get("tags")), *_tags(facts["tags"])]
+        if known.get("metadata") and facts.get("metadata"):
+            facts["metadata"] = {**known["metadata"], **facts["metadata"]}  # type: ignore[dict-item]
+        self._facts = {**known, **facts}
+        if self._open and self._span is not None and self._content_filter is not None:
+            self._span.set_attributes(self._content_filter.policy.written(self._identities()))
+
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
+        return f"{semconv.OP_INVOKE_WORKFLOW} {attributes.get(semconv.WORKFLOW_NAME)}"
+
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+        attributes: dict[str, AttributeValue] = {
+            semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
+            semconv.RAG_KIND: semconv.KIND_RAG,
+            semconv.WORKFLOW_NAME: policy.identifier(name(self._workflow, "name") or DEFAULT_NAME)
+            or DEFAULT_NAME,
+        }
+        return attributes | self._identities()
+
+    def _identities(self) -> dict[str, AttributeValue]:
+        facts = self._facts
+        found: dict[str, AttributeValue | None] = {
+            semconv.CONVERSATION_ID: identity(facts.get("conversation_id"), "conversation id"),
+            semconv.SESSION_ID: identity(facts.get("session_id"), "session id"),
+            semconv.USER_ID: identity(facts.get("user_id"), "user id"),
+            semconv.PROMPT_VERSION: identity(facts.get("prompt_version"), "prompt version"),
+            semconv.TAGS: _tags(facts.get("tags")) or None,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+        policy = content_filter.policy
+        metadata = self._facts.get("metadata")
+        attributes = (None if metadata is None else _metadata(metadata, content_filter)) or {}
+        question = content_filter.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
+        if question is not None:
+            messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
+            if _is_long(messages):
+                attributes[semconv.RAG_QUESTION] = (question,)
+        answer = self._answer_within(content_filter)
+        if answer is not None:
+            messages = attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer)
+            if _is_long(messages):
+                attributes[semconv.RAG_ANSWER] = (answer,)
+        reference = content_filter.text(
+            self._facts.get("reference"), Part.REFERENCE, policy.max_reference_bytes
+        )
+        if reference is not None:
+            attributes[semconv.REFERENCE_ANSWER] = reference
+        return attributes
+
+
+@guarded
+def _of_call(facts: CallFacts, parameters: Parameters, given: Arguments) -> CallFacts:
+    """Return the facts of one call of a decorated function."""
+    found: dict[str, object] = {}
+    for key, fact in facts.items():
+        if callable(fact):
+            found[key] = guarded(fact)(*given.args, **given.kwargs)
+        elif isinstance(fact, str) and (fact in parameters.arguments or key.endswith("_id")):
+            found[key] = parameters.value(fact, given)
+        else:
+            found[key] = fact
+    return found  # type: ignore[return-value]  # the same keys
+
+
+def _tags(tags: object) -> list[str]:
+    return _tags_in(tags) or []
+
+
+@guarded
+def _tags_in(tags: object) -> list[str]:
+    listed = (
+        [tags] if isinstance(tags, str) else tags if isinstance(tags, list | tuple | set | frozenset) else []
+    )
+    return [text for tag in islice(listed, MAX_TAGS) if (text := name(tag, "tag"))]
+
+
+@guarded
+def _asked(question: object) -> str | None:
+    if question is None or type(question) is str:
+        return question
+    if isinstance(question, _Unasked):
+        return _asked_meanwhile(question)
+    text = question_in(question)
+    if text is None:
+        note_unread("question", question)
+    return text
+
+
+class _Unasked(NamedTuple):
+    """A call whose question was not found when it began."""
+
+    function: str
+    given: Arguments
+
+
+def _asked_meanwhile(call: _Unasked) -> str | None:
+    """Search a request again: Starlette's has a body only after the function has read it."""
+    given = (*call.given.args, *call.given.kwargs.values())
+    text = next((text for value in given if is_request(value) and (text := question_in(value))), None)
+    if text is None:
+        count_unread()
+        hint(
+            f"question of {call.function}",
+            f"no argument of {call.function} is surely the question, so none is recorded: name it with "
+            "@ragtrace.rag(question=…), as a parameter's name or a function of the arguments",
+        )
+    return text
+
+
+def _is_long(text: str) -> bool:
+    size = len(text)
+    return size > semconv.SAFE_STRING_BYTES or (
+        not text.isascii() and len(text.encode()) > semconv.SAFE_STRING_BYTES
+    )
+
+
+@guarded
+def _metadata(metadata: Any, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    budget = content_filter.policy.max_metadata_bytes
+    for number, (key, value) in enumerate(content_filter.metadata(metadata).items()):
+        called, scalar = (
+            content_filter.metadata_value(key, Part.QUESTION, METADATA),
+            _scalar(value, content_filter),
+        )
+        budget -= len(f"{called}{scalar}".encode())
+        if len(attributes) == MAX_METADATA or number == 2 * MAX_METADATA or budget < 0:
+            content_filter.truncated(METADATA)
+            break
+        if called is not None and scalar is not None:
+            attributes[semconv.RAG_METADATA_PREFIX + _short(called, content_filter)] = (
+                _short(scalar, content_filter) if isinstance(scalar, str) else scalar
+            )
+    return attributes
+
+
+@guarded
+def _scalar(value: object, content_filter: ContentFilter) -> bool | int | float | str | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and abs(value) < content_filter.longest_number:
+        return int(value)
+    return content_filter.metadata_value(value, Part.QUESTION, METADATA)
+
+
+def _short(text: str, content_filter: ContentFilter) -> str:
+    kept, _, is_cut = cut(text, semconv.SAFE_STRING_BYTES)
+    if is_cut:
+        content_filter.truncated(METADATA)
+    return kept
+
+
+ChunksOf = Callable[[object], object]
+"""Extracts the chunks from a function's return value."""
+
+
+@overload
+def retrieval(function: F, /) -> F: ...
+
+
+@overload
+def retrieval(
+    function: str | None = None,
+    /,
+    *,
+    query: str | None = None,
+    name: str | None = None,
+    data_source: str | None = None,
+    top_k: int | None = None,
+    parent: Recording | Span | None = None,
+    chunks: ChunksOf | None = None,
+) -> RetrievalCall: ...
+
+
+def retrieval(
+    function: F | str | None = None,
+    /,
+    *,
+    query: str | None = None,
+    name: str | None = None,
+    data_source: str | None = None,
+    top_k: int | None = None,
+    parent: Recording | Span | None = None,
+    chunks: ChunksOf | None = None,
+) -> F | RetrievalCall:
+    """Record a retrieval, as a context manager or as a decorator.
+
+    As a context manager, set the chunks::
+
+        with ragtrace.retrieval(query=question, data_source="handbook") as search:
+            search.set_chunks(index.search(question))
+
+    As a decorator, the query is the parameter named by ``query`` (default: ``query``, ``question`` and the
+    like, else the first string), and the chunks are the returned or yielded values.
+
+    Args:
+        query: The query; in a decorator, the name of the parameter. Also accepted as a positional argument.
+        name: The name of the span, if there is no ``data_source``.
+        data_source: The index or collection: ``gen_ai.data_source.id``.
+        top_k: The number of requested chunks.
+        parent: The RAG call, or any OpenTelemetry span, that this is part of, if it is not the current one.
+        chunks: Extracts the chunks from the return value.
+    """
+    asked = query if function is None or callable(function) else function
+    call = RetrievalCall(asked, name, data_source, top_k, parent, chunks)
+    return call(function) if callable(function) else call
+
+
+class RetrievalCall(Recording):
+    """A retrieval in progress, made by [`retrieval`][ragtrace.capture.calls.retrieval]."""
+
+    span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
+
+    _documents: ChunkDocuments | None = None
+    _yielded: list[object] | None = None
+
+    def __init__(
+        self,
+        query: object,
+        called: str | None,
+        data_source: str | None,
+        top_k: int | None,
+        parent: Recording | Span | None,
+        chunks_of: ChunksOf | None,
+    ) -> None:
+        self._query = query
+        self._called = called
+        self._data_source = data_source
+        self._top_k = top_k
+        self._parent = parent
+        self._chunks_of = chunks_of
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each of its calls becomes a retrieval of its own."""
+        find = finder(function, self._query, first=("query",))
+
+        def begin(given: Arguments) -> Recording:
+            call = copy(self)
+            call.set_query(find(given))
+            return call
+
+        return traced(function, begin, self)
+
+    @guarded
+    def set_chunks(self, chunks: object) -> None:
+        """Tell what was found, best first.
+
+        A chunk is a [`Chunk`][ragtrace.model.Chunk], a mapping ``{"id", "text" | "content" | "page_content",
+        "score", "metadata"}``, an object with such attributes, a pair of one of these and its score, or a
+        string. Results of vector stores and frameworks may be given as they are. An iterator is not consumed:
+        give a list.
+        """
+        if self._content_filter is None or chunks is None:
+            return
+        documents = documents_in(chunks)
+        if documents is None:
+            note_unread("list of chunks", chunks)
+        else:
+            self._documents = chunk_documents(documents, self._content_filter)
+
+    def set_query(self, query: object) -> None:
+        """Set the query, if it was unknown at the start."""
+        self._query = query
+
+    @guarded
+    def take(self, piece: object) -> None:
+        """Note a chunk that a decorated function yields."""
+        if self._content_filter is None:
+            return
+        self._streaming = True
+        if self._yielded is None:
+            self._yielded = []
+        if len(self._yielded) <= MAX_CHUNKS:
+            self._yielded.append(piece)
+
+    @guarded
+    def conclude(self, result: object) -> None:
+        """Note the return value of a decorated function."""
+        find = hook(self._chunks_of, "function that finds chunks")
+        self.set_chunks(result if find is None else find(result))
+
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
+        called = attributes.get(semconv.DATA_SOURCE_ID)
+        if called is None and (given := name(self._called, "name")) is not None:
+            called = policy.identifier(given)
+        return semconv.OP_RETRIEVAL if called is None else f"{semconv.OP_RETRIEVAL} {called}"
+
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+        attributes: dict[str, AttributeValue] = {
+            semconv.OPERATION_NAME: semconv.OP_RETRIEVAL,
+            semconv.RAG_KIND: semconv.KIND_RETRIEVAL,
+        }
+        source = identity(self._data_source, "data source")
+        if source is not None:
+            attributes[semconv.DATA_SOURCE_ID] = source
+        top_k = whole_number(self._top_k, "number of chunks")
+        if top_k is not None:
+            attributes[semconv.RETRIEVAL_TOP_K] = top_k
+        return attributes
+
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+        attributes: dict[str, AttributeValue] = {}
+        # some retrievers take a vector, which is not text
+        query = content_filter.text(
+            question_in(self._query), Part.QUESTION, content_filter.policy.max_question_bytes
+        )
+        if query is not None:
+            attributes[semconv.RETRIEVAL_QUERY] = query
+        documents = self._documents
+        if documents is None and self._yielded:
+            documents = chunk_documents(self._yielded, content_filter)
+        if documents is not None:
+            attributes[semconv.RETRIEVAL_DOCUMENTS] = documents.document
+            attributes[semconv.RAG_DOCUMENTS] = documents.elements
+        return attributes
+
+
+MAX_REASONS = 64
+
+
+@overload
+def generation(function: F, /) -> F: ...
+
+
+@overload
+def generation(
+    function: str | None = None,
+    /,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    messages: object = None,
+    prompt: str | None = None,
+    parent: Recording | Span | None = None,
+    answer: AnswerOf | None = None,
+) -> GenerationCall: ...
+
+
+def generation(
+    function: F | str | None = None,
+    /,
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    messages: object = None,
+    prompt: str | None = None,
+    parent: Recording | Span | None = None,
+    answer: AnswerOf | None = None,
+) -> F | GenerationCall:
+    """Record a call of a language model, as a context manager or as a decorator.
+
+    As a context manager, set the results::
+
+        with ragtrace.generation(model="gpt-5-mini", provider="openai", messages=messages) as chat:
+            reply = client.chat.completions.create(model="gpt-5-mini", messages=messages)
+            chat.set_answer(reply.choices[0].message.content)
+            chat.set_usage(input_tokens=reply.usage.prompt_tokens)
+
+    As a decorator, the messages are the parameter named by ``messages`` or ``prompt`` (without it: a
+    parameter of that name, else the first string) and the answer is what is returned, or all that is yielded.
+
+    Args:
+        model: The name of the requested model; also accepted as a positional argument.
+        provider: ``openai``, ``anthropic``, …: ``gen_ai.provider.name``.
+        messages: The model's input, a list of ``{"role", "content"}``; in a decorator, the name of the
+            parameter.
+        prompt: The same as one string.
+        parent: The RAG call, or any OpenTelemetry span, that this is part of, if it is not the current one.
+        answer: Extracts the text from the returned or yielded values, if they are not strings.
+    """
+    given = messages if messages is not None else prompt
+    asked = model if function is None or callable(function) else function
+    call = GenerationCall(given, asked, provider, parent, answer)
+    return call(function) if callable(function) else call
+
+
+class GenerationCall(AnsweredRecording):
+    """A model call in progress, made by [`generation`][ragtrace.capture.calls.generation]."""
+
+    span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
+
+    _finish_reason: str | None = None
+    _facts: dict[str, AttributeValue] | None = None
+    _started = 0.0
+
+    def __init__(
+        self,
+        messages: object,
+        model: str | None,
+        provider: str | None,
+        parent: Recording | Span | None,
+        answer_of: AnswerOf | None,
+    ) -> None:
+        self._messages = messages
+        self._model = model
+        self._provider = provider
+        self._parent = parent
+        self._answer_of = answer_of
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each call becomes a generation."""
+        find = finder(function, self._messages, first=("messages", "prompt", "input"))
+
+        def begin(given: Arguments) -> Recording:
+            call = copy(self)
+            call.set_messages(find(given))
+            return call
+
+        return traced(function, begin, self)
+
+    @guarded
+    def set_messages(self, messages: object) -> None:
+        """Set the model's input, if it was unknown at the start."""
+        self._messages = messages
+
+    @guarded
+    def set_usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        """Set the token counts: input includes cached tokens, output includes reasoning tokens."""
+        if active() is None:
+            return
+        for key, given in (
+            (semconv.USAGE_INPUT_TOKENS, input_tokens),
+            (semconv.USAGE_OUTPUT_TOKENS, output_tokens),
+            (semconv.USAGE_CACHE_READ_TOKENS, cached_tokens),
+            (semconv.USAGE_REASONING_TOKENS, reasoning_tokens),
+        ):
+            count = whole_number(given, "number of tokens")
+            if count is not None:
+                self._note(key, count)
+
+    @guarded
+    def set_response(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 - the provider's word
+        model: str | None = None,
+        finish_reasons: str | Sequence[str] | None = None,
+    ) -> None:
+        """Set the provider's metadata of its reply."""
+        for key, text in (
+            (semconv.RESPONSE_ID, identity(id, "response id")),
+            (semconv.RESPONSE_MODEL, name(model, "model")),
+        ):
+            if text is not None:
+                self._note(key, text)
+        if finish_reasons:
+            listed = [finish_reasons] if isinstance(finish_reasons, str) else finish_reasons
+            named = (name(reason, "finish reason") for reason in islice(listed, MAX_REASONS))
+            reasons = [reason for reason in named if reason]
+            self._note(semconv.RESPONSE_FINISH_REASONS, reasons)
+            self._finish_reason = reasons[0] if reasons else None
+
+    def _on_first_piece(self) -> None:
+        self._note(semconv.REQUEST_STREAM, True)
+        self._note(semconv.TIME_TO_FIRST_CHUNK, time.monotonic() - self._started)
+
+    def _note(self, key: str, value: AttributeValue) -> None:
+        if self._facts is None:
+            self._facts = {}
+        self._facts[key] = value
+
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
+        model = attributes.get(semconv.REQUEST_MODEL)
+        return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {model}"
+
+    def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+        self._started = time.monotonic()
+        attributes = {
+            semconv.OPERATION_NAME: semconv.OP_CHAT,
+            semconv.RAG_KIND: semconv.KIND_GENERATION,
+            semconv.PROVIDER_NAME: name(self._provider, "provider"),
+            semconv.REQUEST_MODEL: name(self._model, "model"),
+        }
+        return {key: text for key, text in attributes.items() if text is not None}
+
+    def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+        attributes = self._facts or {}
+        messages = prompt_messages(self._messages, content_filter)
+        if messages is not None:
+            attributes[semconv.INPUT_MESSAGES] = messages
+        answer = self._answer_within(content_filter)
+        if answer is not None:
+            attributes[semconv.OUTPUT_MESSAGES] = text_message(
+                "assistant",
+                answer,
+                self._finish_reason and content_filter.policy.identifier(self._finish_reason),
+            )
+        return attributes
