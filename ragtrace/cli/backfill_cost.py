@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 import click
 
 from ragtrace.backfill import DryRun, EstimateRange, ResumableRun, RunEstimate
-from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, require_price
 from ragtrace.cli.backfill import BudgetOptions
 from ragtrace.cli.render import by_kind, dollars, many, rough_duration, talk

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill._kept_turns import KeptTurns
+from ragtrace.backfill.progress import KeptTurns
 from ragtrace.conversations.judging import PlacedTurn
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.conversations.span import SessionName
