@@ -17,7 +17,7 @@ from ragtrace.answers.opening import in_order, open_answer
 from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.line_index import LineIndex
+from ragtrace.backends.otlp_reader import LineIndex
 from ragtrace.errors import InputError, ReadError, ReadUnavailable
 from ragtrace.http.retry import Sleep
 from ragtrace.model import RagRecord

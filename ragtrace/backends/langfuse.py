@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends._scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
-from ragtrace.backends.search_windows import at_most
+from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
+from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError
 from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue

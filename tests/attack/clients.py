@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
-from ragtrace.backends._langfuse_scores import LangfuseScoreSink
-from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.readers import open_reader
+from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.access import Access

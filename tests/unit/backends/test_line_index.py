@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.backends.line_index import LineIndex
+from ragtrace.backends.otlp_reader import LineIndex
 
 OLD_NS = 10**18
 
