@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi
 from ragtrace.backends.search_windows import SearchOnlyReader, cut_if_too_large
@@ -149,7 +149,7 @@ class JaegerReader(SearchOnlyReader):
     ) -> None:
         self._api = HttpApi("Jaeger", base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once
-        self._version: _Version | None = None
+        self._version: _V2 | _V3 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if Jaeger has none.
@@ -203,13 +203,13 @@ class JaegerReader(SearchOnlyReader):
         """Close the connections."""
         await self._api.aclose()
 
-    async def _detected_version(self) -> _Version:
+    async def _detected_version(self) -> _V2 | _V3:
         """Detect the API version once: a server without v3 answers with its page, or with 404."""
         if self._version is None:
             self._version = await self._detect_version()
         return self._version
 
-    async def _detect_version(self) -> _Version:
+    async def _detect_version(self) -> _V2 | _V3:
         failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
         try:
             if "services" in (await self._json(V3.services) or {}):
@@ -262,25 +262,11 @@ async def search_each_service(
     return Page.joined([await search(replace(query, service=service)) for service in await services()])
 
 
-class _Version(Protocol):
-    """The differences between the API versions."""
-
-    traces: str
-    services: str
-    raw: str
-    """Without it, Jaeger adjusts the times of spans for clock skew."""
-
-    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]: ...
-
-    def spans(self, body: str) -> tuple[Span, ...]: ...
-
-    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]: ...
-
-
 class _V3:
     traces = "/api/v3/traces"
     services = "/api/v3/services"
     raw = "raw_traces"
+    """Without it, Jaeger adjusts the times of spans for clock skew."""
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
         """Without tags, which v3 does not support."""

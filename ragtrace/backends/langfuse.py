@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ragtrace import semconv
@@ -49,7 +49,7 @@ class LangfuseReader(SearchOnlyReader):
     ) -> None:
         self._api = _Api(HttpApi("Langfuse", base_url, access, sleep=sleep))
         self._traces_at_once = traces_at_once
-        self._version: _Version | None = None
+        self._version: _V3 | _V4 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the project does not have it.
@@ -84,7 +84,7 @@ class LangfuseReader(SearchOnlyReader):
         """Close the connections."""
         await self._api.web.aclose()
 
-    async def _detected_version(self) -> _Version:
+    async def _detected_version(self) -> _V3 | _V4:
         """Detect the API version once."""
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
@@ -145,14 +145,6 @@ class _Stored(NamedTuple):
     trace: Json
     observations: list[Json]
     scores: list[Json]
-
-
-class _Version(Protocol):
-    """The differences between the API versions."""
-
-    def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]: ...
-
-    async def stored(self, api: _Api, trace_id: str) -> _Stored | None: ...
 
 
 _OBSERVATIONS: Final = "/api/public/v2/observations"

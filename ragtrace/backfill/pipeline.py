@@ -162,26 +162,17 @@ ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierTurns:
+@dataclass(frozen=True, kw_only=True)
+class EarlierTurns(SessionTurns):
     """What was asked and answered in the sessions of a source, in a temporary file.
 
-    Answers that sampling leaves out, or that get no carrier, are no turns, as in the collector.
+    Answers that sampling leaves out, or that get no carrier, are no turns, as in the collector. ``kept`` has
+    turns from before what this run reads.
     """
 
     settings: SessionSettings
     metrics: Sequence[Metric]
-    turns: SessionTurns
     db: sqlite3.Connection
-
-    @property
-    def kept(self) -> KeptTurns:
-        """Turns from before what this run reads."""
-        return self.turns.kept
-
-    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
-        """Return the tenant of an answer."""
-        return self.turns.tenant_of(trace, record)
 
     async def keep_known(
         self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
@@ -238,13 +229,10 @@ async def earlier_turns(
         yield None
         return
     with closing(open_temporary(_SCHEMA)) as db:
-        found = EarlierTurns(settings=settings, metrics=evaluator.metrics, turns=turns, db=db)
-        whole = Selection(
-            trace_ids=selection.trace_ids,
-            query=selection.query,
-            sampling=selection.sampling,
-            rules=selection.rules,
+        found = EarlierTurns(
+            kept=turns.kept, tenant=turns.tenant, settings=settings, metrics=evaluator.metrics, db=db
         )
+        whole = replace(selection, limit=None, only_unscored=False, done=frozenset())
         async for item in choose(reader, whole, RunCounts(), evaluator.id, run, found):
             if isinstance(item, SelectedRecord):
                 found.add(item.record, tenant=item.tenant)
@@ -301,7 +289,7 @@ class SessionBackfill:
         await map_in_order(names(), self._work, take, concurrency=concurrency)
         await self.kept.forget(before_ns=end_ns - self.settings.keep_ns)
         self.ledger.sessions_open = (
-            self.kept.number_open() - self.ledger.sessions_left - self.ledger.sessions_failed.total()
+            self.kept.number_open() - self.ledger.sessions_left - sum(self.ledger.sessions_failed.values())
         )
 
     async def _work(self, name: SessionName) -> _Outcome:
@@ -315,7 +303,8 @@ class SessionBackfill:
         return outcome
 
     def _count(self, outcome: _Outcome) -> None:
-        self.ledger.sessions.update(str(judged.findings.label) for judged in outcome.judged)
+        for judged in outcome.judged:
+            self.ledger.sessions[str(judged.findings.label)] += 1
         self.ledger.sessions_known += outcome.known
         if isinstance(outcome.failure, JudgeOverBudget) or outcome.is_left:
             self.ledger.sessions_left += 1
@@ -556,7 +545,7 @@ class _Delivery:
 
     async def reached(self, mark: SearchedUpTo) -> None:
         """Record that everything before this moment is judged and sent."""
-        if self.run is not None and not self.ledger.is_behind:
+        if self.run is not None and not self.ledger.has_left_some:
             await self.run.progress.reached(self.run.name, min(mark.time_ns, self.latest_ns))
 
 

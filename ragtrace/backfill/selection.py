@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from ragtrace import semconv
 from ragtrace.backends.search_windows import windows
@@ -201,23 +201,9 @@ class SelectedRecord(NamedTuple):
 Item = SelectedRecord | SearchedUpTo
 
 
-class TurnListener(Protocol):
-    """Who is told of the records that are turns of sessions."""
-
-    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
-        """Return the tenant of an answer."""
-        ...
-
-    async def keep_known(
-        self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
-    ) -> None:
-        """Take a record that was judged before."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionTurns:
-    """What becomes of records that are turns of sessions."""
+    """What becomes of records that are turns of sessions; `choose` tells it of those judged before."""
 
     kept: KeptTurns
     tenant: str
@@ -265,7 +251,7 @@ async def choose(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: TurnListener | None = None,
+    turns: SessionTurns | None = None,
 ) -> AsyncIterator[Item]:
     """Yield the records to judge and the progress of the search; other records are only counted.
 
@@ -294,7 +280,7 @@ async def _of(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: TurnListener | None,
+    turns: SessionTurns | None,
 ) -> Sequence[SelectedRecord]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -27,10 +27,9 @@ from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
-from tests.integration.judge.conftest import bare_judge
+from tests.integration.judge.conftest import SECRET, bare_judge, rejection
 from tests.planted import answered
 
-SECRET = "sk-very-secret"
 QUESTION = "TOPSECRET-QUESTION"
 GOOD = {
     "claims": [{"id": 1, "sentence_ids": [1], "text": "It rains.", "kind": "factual", "relevance": "direct"}],
@@ -62,10 +61,6 @@ def completion(content: Any, *, finish: str = "stop", reasoning: int = 0, **mess
     }
 
 
-def rejection(message: str, *, status: int = 400, **error: Any) -> tuple[int, Any]:
-    return status, {"error": {"message": message, **error}}
-
-
 def request() -> JudgeRequest[ExtractReply]:
     given = ExtractInput(question=QUESTION, sentences=(NumberedText(number=1, text="It rains."),))
     return JudgeRequest(
@@ -76,13 +71,6 @@ def request() -> JudgeRequest[ExtractReply]:
         inputs=given,
         max_output_tokens=400,
     )
-
-
-@pytest.fixture
-async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = bare_judge(endpoint.url, key=SECRET, timeout_s=20)
-    yield opened
-    await opened.aclose()
 
 
 def rung_of(body: dict[str, Any]) -> OutputMode:
