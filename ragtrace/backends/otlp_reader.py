@@ -93,11 +93,7 @@ class LineIndex:
         stat = path.stat()
         head = hashlib.sha256(file.read(_HEAD_BYTES)).digest()
         known = self._scanned.get(path)
-        if known and (known.size, known.mtime_ns, known.inode) == (
-            stat.st_size,
-            stat.st_mtime_ns,
-            stat.st_ino,
-        ):
+        if known and known.is_of(stat):
             return known
         if known is None or not _has_grown(known, stat.st_ino, stat.st_size, file):
             number = known.file if known else len(self._scanned)

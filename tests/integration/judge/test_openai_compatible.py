@@ -145,24 +145,6 @@ async def test_an_endpoint_that_ignores_the_form_is_met_on_a_lower_rung(
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        f"```json\n{json.dumps(GOOD)}\n```",
-        f"Here you are: {json.dumps(GOOD)} I hope this helps.",
-        json.dumps(GOOD).replace("false}", "false,}").replace('"direct"}', '"direct",}'),
-        f"<think>{{ hm }}</think>{json.dumps(GOOD)}",
-        '{"claims": [], "refusal": true} is the example; mine: ' + json.dumps(GOOD),
-    ],
-    ids=["fences", "prose", "trailing commas", "thoughts", "example first"],
-)
-async def test_json_is_found_in_what_models_write(
-    text: str, endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (200, completion(text))
-    assert (await judge.ask(request())).value == ExtractReply.model_validate(GOOD)
-
-
-@pytest.mark.parametrize(
     ("parameter", "message"),
     [
         ("temperature", "Unsupported value: 'temperature' does not support 0 with this model."),
@@ -194,7 +176,13 @@ async def test_a_schema_without_bounds_is_tried_before_a_lower_rung(
     assert judge.output_mode is OutputMode.JSON_SCHEMA
 
 
-@pytest.mark.parametrize("text", ["```json\n{}\n```", "Here it is: {}", "{},", "<think>hm</think>{}", "[{}]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("```json\n{}\n```", "Here it is: {}", "{},", "<think>{ hm }</think>{}", "[{}]"),
+        '{"claims": [], "refusal": true} is the example; mine: {}',
+    ],
+)
 async def test_a_strict_judge_takes_bare_json_only(endpoint: Any, text: str) -> None:
     reply = text.replace("{}", json.dumps(GOOD))
     endpoint.answers = lambda body: (200, completion(reply))
@@ -304,13 +292,6 @@ async def test_silence_is_a_timeout(endpoint: Any) -> None:
     with pytest.raises(JudgeTimeout, match=r"within 0\.05 s") as caught:
         await judge.ask(request())
     assert caught.value.usage == Usage(calls=1, unmetered_calls=1)
-    await judge.aclose()
-
-
-async def test_nobody_listening_is_unavailable() -> None:
-    judge = bare_judge("http://127.0.0.1:1/v1", key="k", timeout_s=5)
-    with pytest.raises(JudgeUnavailable):
-        await judge.ask(request())
     await judge.aclose()
 
 
