@@ -85,7 +85,6 @@ class LangfuseReader(SearchOnlyReader):
         await self._api.web.aclose()
 
     async def _detected_version(self) -> _V3 | _V4:
-        """Detect the API version once."""
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
             if await self._api.web.document(_OBSERVATIONS, asked) is not None:
@@ -107,8 +106,6 @@ class LangfuseReader(SearchOnlyReader):
 
 
 class _Api:
-    """Langfuse's pages, parsed."""
-
     def __init__(self, web: HttpApi) -> None:
         self.web = web
 
@@ -140,8 +137,6 @@ class _Api:
 
 
 class _Stored(NamedTuple):
-    """A trace in Langfuse's form."""
-
     trace: Json
     observations: list[Json]
     scores: list[Json]

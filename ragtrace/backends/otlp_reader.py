@@ -34,8 +34,6 @@ _FIND: Final = "SELECT start, length FROM line WHERE file = ? AND id = ? ORDER B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scanned:
-    """How much of a file was scanned."""
-
     file: int
     inode: int
     head: bytes
@@ -407,7 +405,6 @@ async def _in_thread(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
-    """Take enough pieces for one call in the thread."""
     batch: list[OtlpFrame] = []
     size = 0
     for piece in islice(source, most):

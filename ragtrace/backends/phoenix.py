@@ -163,7 +163,6 @@ class PhoenixReader(SearchOnlyReader):
     async def _all(
         self, path: str, parameters: Parameters, read: Callable[[Json], ReadT]
     ) -> AsyncIterator[ReadT]:
-        """Yield the items of all pages."""
         cursor: str | None = None
         while True:
             page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
@@ -199,8 +198,6 @@ class PhoenixReader(SearchOnlyReader):
 
 
 class _Project(NamedTuple):
-    """A project's id and display name."""
-
     id: str
     name: str
 
@@ -232,7 +229,6 @@ _TAKEN_APART: Final = re.compile(
 
 
 def _span(tree: Json, project: str) -> tuple[str, Span]:
-    """Return Phoenix's trace id and the span."""
     trace_id, span_id = str(tree["context"]["trace_id"]), str(tree["context"]["span_id"])
     parent, kind = tree.get("parent_id"), tree.get("span_kind")
     attributes = _attributes(tree.get("attributes") or {})

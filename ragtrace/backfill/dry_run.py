@@ -124,8 +124,6 @@ def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Speed:
-    """The speed of a model's replies."""
-
     seconds: float
     """Seconds before the first token."""
     tokens_a_second: float
@@ -308,8 +306,6 @@ def _keeps_replies(judge: Judge) -> bool:
 
 
 class _Sized(NamedTuple):
-    """A record and its load."""
-
     candidate: SelectedRecord
     evaluation: Evaluation
     """The simulated evaluation."""
@@ -382,8 +378,6 @@ class _Sizing:
 
 @dataclass(slots=True, kw_only=True)
 class _Trial:
-    """Judges the pilot."""
-
     judging: BackfillEvaluator
     on_evaluated: Callable[[JudgedAnswer], None] | None
     ledger: RunCounts = field(default_factory=RunCounts)

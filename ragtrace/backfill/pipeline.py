@@ -248,8 +248,6 @@ class _JudgedSession(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What became of the sessions under one id."""
-
     judged: Sequence[_JudgedSession] = ()
     known: int = 0
     failure: JudgeError | None = None
@@ -484,8 +482,6 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Delivery:
-    """Sends carriers, and counts them."""
-
     sink: SpanSink
     ledger: RunCounts
     run: ResumableRun | None

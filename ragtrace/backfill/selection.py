@@ -282,7 +282,6 @@ async def _of(
     run: ResumableRun | None,
     turns: SessionTurns | None,
 ) -> Sequence[SelectedRecord]:
-    """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)
     chosen = []
     for record in _records(trace, selection.rules, ledger):
@@ -318,8 +317,6 @@ async def _of(
 
 
 class _Present(NamedTuple):
-    """The carriers that a trace already has."""
-
     carriers: frozenset[str]
     """Span ids of carriers."""
     about: Mapping[str | None, tuple[Span, ...]]

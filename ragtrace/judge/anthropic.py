@@ -94,8 +94,6 @@ class MessagesAccess(Access):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dialect(Dialect):
-    """What the endpoint and the model accept."""
-
     output_mode: OutputMode = OutputMode.TOOLS
     system_role: bool = False
     """Instructions have a parameter of their own."""
@@ -127,8 +125,6 @@ class _Dialect(Dialect):
 
 
 class _Exchange(Exchange[ReplyT]):
-    """One judge request, until there is an answer."""
-
     path = "/v1/messages"
     dialect: _Dialect
 

@@ -461,8 +461,6 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replies:
-    """The replies of a batch."""
-
     batch: str
     was_cancelled: bool
     lines: Mapping[str, JsonObject]

@@ -288,8 +288,6 @@ def open_embedder(
 
 
 class _CarefulEmbedder:
-    """Adds retries and a concurrency limit to an embedder."""
-
     def __init__(self, embedder: Embedder, backoff: Backoff, max_concurrency: int) -> None:
         self.inner = embedder
         self._backoff = backoff
