@@ -75,65 +75,31 @@ async def test_rules_choose_what_the_collector_would_choose() -> None:
     assert report.records == report.judged + report.sampled_out
 
 
-async def test_second_run_sends_the_same_span_ids() -> None:
-    first, second = MemorySink(), MemorySink()
-    for sink in (first, second):
-        await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
-    assert first.spans[0].span_id == second.spans[0].span_id
-
-
-async def test_answers_with_a_verdict_in_the_source_are_left_out() -> None:
-    sink, judge = MemorySink(), ScriptedJudge()
-    await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    report = await backfill(judged, sink, evaluator=Evaluator(metrics=METRICS, judge=judge))
-    assert (report.already_evaluated, report.judged, report.sent) == (1, 0, 0)
-    assert judge.requests == []
-
-
-async def test_another_evaluator_is_a_second_opinion() -> None:
-    sink = MemorySink()
-    await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    stricter = (metric_named("faithfulness", threshold=0.9),)
-    report = await backfill(judged, sink, evaluator=Evaluator(metrics=stricter, judge=ScriptedJudge()))
-    assert (report.already_evaluated, report.sent) == (0, 1)
-    first, second = sink.spans
-    assert semconv.EVAL_SUPERSEDES not in first.attributes
-    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
-async def test_a_third_opinion_takes_the_place_of_the_second() -> None:
-    sink = MemorySink()
-    for threshold in (0.9, 0.8, 0.7):
-        judged = StoredTraces(with_verdicts(rag_trace(), sink))
-        metrics = (metric_named("faithfulness", threshold=threshold),)
-        await backfill(judged, sink, evaluator=Evaluator(metrics=metrics, judge=ScriptedJudge()))
-    _, second, third = sink.spans
-    assert third.attributes[semconv.EVAL_SUPERSEDES] == second.span_id
-
-
-async def test_an_opinion_about_another_metric_takes_no_place() -> None:
-    sink = MemorySink()
-    await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
-    other = (metric_named("context_relevance"),)
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    await backfill(judged, sink, evaluator=Evaluator(metrics=other, judge=ScriptedJudge()))
-    assert semconv.EVAL_SUPERSEDES not in sink.spans[1].attributes
-
-
-async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
+@pytest.mark.parametrize("where", ["source", "destination"])
+async def test_answers_with_a_verdict_there_are_left_out(where: str) -> None:
     sink, judge = MemorySink(), ScriptedJudge()
     await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
     done = {SpanId(span.trace_id, span.span_id) for span in sink.spans}
     report = await backfill(
-        StoredTraces(rag_trace()),
+        StoredTraces(with_verdicts(rag_trace(), sink) if where == "source" else rag_trace()),
         sink,
         evaluator=Evaluator(metrics=METRICS, judge=judge),
-        selection=Selection(done=done),
+        selection=Selection(done=done if where == "destination" else frozenset()),
     )
-    assert report.already_evaluated == 1
+    assert (report.already_evaluated, report.judged, report.sent) == (1, 0, 0)
     assert judge.requests == []
+
+
+async def test_an_opinion_takes_the_place_of_the_one_before_about_the_same_metric_alone() -> None:
+    sink = MemorySink()
+    opinions = [metric_named("faithfulness", threshold=threshold) for threshold in (0.9, 0.8, 0.7)]
+    for metric in (*opinions, metric_named("context_relevance")):
+        judged = StoredTraces(with_verdicts(rag_trace(), sink))
+        report = await backfill(judged, sink, evaluator=Evaluator(metrics=(metric,), judge=ScriptedJudge()))
+        assert (report.already_evaluated, report.sent) == (0, 1)
+    first, second, third, other = sink.spans
+    replaced = [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in (first, second, third, other)]
+    assert replaced == [None, first.span_id, second.span_id, None]
 
 
 async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_tries_them() -> None:
