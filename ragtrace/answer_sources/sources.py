@@ -17,7 +17,7 @@ from ragtrace.answers.rows import ReportLine, is_report, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_reader
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.line_index import LineIndex
+from ragtrace.backends.otlp_reader import LineIndex
 from ragtrace.errors import ConfigError, InputError, ReadError, ReadUnavailable
 from ragtrace.http import without_secrets
 from ragtrace.http.retry import Sleep

@@ -11,10 +11,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends._listing import SearchOnlyReader
 from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
-from ragtrace.backends.search_windows import cut_if_too_large
+from ragtrace.backends.search_windows import SearchOnlyReader, cut_if_too_large
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep
 from ragtrace.ports import Page, TraceQuery

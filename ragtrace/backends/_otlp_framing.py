@@ -2,23 +2,324 @@
 
 OTLP in the forms of the OpenTelemetry Collector's file exporter: JSON lines; JSON over several lines;
 messages with a four-byte length prefix (``format: proto``, or any format with ``compression: zstd``); one
-bare protobuf message. And JSON of other tools, which `ragtrace.backends._span_documents` converts, perhaps
-between the lines of a log. A whole file may be compressed (gzip, zstd) or be in UTF-16.
+bare protobuf message. A whole file may be compressed (gzip, zstd) or be in UTF-16.
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
+
+JSON of other tools, perhaps between the lines of a log, becomes OTLP's: what people download from Jaeger's
+page and Tempo's API, what OpenTelemetry's console exporters of Python and Go print, Zipkin's JSON, and OTLP
+with snake_case names, base64 ids or old scopes.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import io
 import json
 import re
-from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from ragtrace._unpacking import ZSTD, bounded_lines, read_bounded, unpacked, unpacking_errors, zstd
-from ragtrace.backends._span_documents import is_span_document, otlp_json
+from ragtrace.backends.jaeger import spans_of_v2
 from ragtrace.errors import CodecError, InputError
-from ragtrace.traces.otlp import Encoding
+from ragtrace.model import AttributeValue
+from ragtrace.traces.otlp import Encoding, encode_json
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
+
+Json = Mapping[str, Any]
+
+_USUAL_START: Final = b'{"resourceSpans"'
+_UNUSUAL: Final = re.compile(rb'"traceId"\s*:\s*"[\w+/-]{22}==?"|"instrumentationLibrarySpans"|"scope_spans"')
+"""Marks of an id in base64 and of other names, in the head of a document."""
+_HEAD: Final = 10_000
+
+
+def otlp_json(document: bytes) -> bytes | None:
+    """Return a JSON document as OTLP's JSON, or ``None`` if it has no spans of any kind.
+
+    Raises:
+        CodecError: it looks like spans of another form, and cannot be read as such.
+    """
+    if document.startswith(_USUAL_START) and not _UNUSUAL.search(document, 0, _HEAD):
+        return document
+    try:
+        tree = json.loads(document)
+    except (ValueError, RecursionError):
+        return document  # the decoder says what is wrong with it
+    converted = _of_tree(tree)
+    return document if converted is None and not isinstance(tree, dict) else converted
+
+
+def _of_tree(tree: object) -> bytes | None:
+    for is_form, convert, name in _FORMS:
+        if is_form(tree):
+            try:
+                return convert(tree)
+            except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as exc:
+                raise CodecError(
+                    f"looks like {name}, and cannot be read as such: {type(exc).__name__}"
+                ) from exc
+    return None
+
+
+def is_span_document(tree: object) -> bool:
+    """Return whether a parsed document has spans of any form."""
+    return any(is_form(tree) for is_form, _, _ in _FORMS)
+
+
+_WRAPPERS: Final = ("trace", "result")
+"""Around the spans in Tempo's second API, and in Jaeger's third."""
+_LISTS: Final = ("resourceSpans", "resource_spans", "batches")
+
+
+def _has(*names: str) -> Callable[[object], bool]:
+    return lambda tree: isinstance(tree, dict) and all(name in tree for name in names)
+
+
+def _is_otlp(tree: object) -> bool:
+    if not isinstance(tree, dict):
+        return False
+    inner = [tree, *(tree[name] for name in _WRAPPERS if isinstance(tree.get(name), dict))]
+    return any(name in each for each in inner for name in _LISTS)
+
+
+def _is_jaeger(tree: object) -> bool:
+    data = tree.get("data") if isinstance(tree, dict) else None
+    return isinstance(data, list) and all(isinstance(trace, dict) and "spans" in trace for trace in data)
+
+
+def _is_console(tree: object) -> bool:
+    context = tree.get("context") if isinstance(tree, dict) else None
+    return isinstance(context, dict) and "trace_id" in context and "span_id" in context
+
+
+def _is_list(tree: object) -> bool:
+    return isinstance(tree, list) and any(map(is_span_document, tree))
+
+
+def _of_otlp(tree: Any) -> bytes:
+    inner = next((tree[name] for name in _WRAPPERS if isinstance(tree.get(name), dict)), tree)
+    listed = next(inner[name] for name in _LISTS if name in inner)
+    return json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
+
+
+_IDS: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+_RENAMED: Final = {"instrumentationLibrarySpans": "scopeSpans", "instrumentationLibrary": "scope"}
+_MAX_DEPTH: Final = 150
+
+
+def _as_written(node: Any, depth: int) -> Any:
+    """Write names in lowerCamelCase and ids in hex."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(node, list):
+        return [_as_written(item, depth + 1) for item in node]
+    if not isinstance(node, dict):
+        return node
+    written = {}
+    for key, value in node.items():
+        name = _camel(key)
+        name = _RENAMED.get(name, name)
+        written[name] = _hex(value, _IDS[name]) if name in _IDS else _as_written(value, depth + 1)
+    return written
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other[:1].upper() + other[1:] for other in others)
+
+
+def _hex(value: Any, length: int) -> Any:
+    """Return an id in hex, given as hex with or without ``0x``, or in base64."""
+    if not isinstance(value, str):
+        return value
+    bare = value.removeprefix("0x")
+    if len(bare) == 2 * length or not bare:
+        return bare
+    try:
+        decoded = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return value
+    return decoded.hex() if len(decoded) in (0, length) else value
+
+
+def _of_jaeger(tree: Any) -> bytes:
+    return _encoded(spans_of_v2(tree))
+
+
+def _of_console(tree: Any) -> bytes:
+    """Convert a span as `ReadableSpan.to_json` of Python's SDK writes it."""
+    status, resource = tree.get("status") or {}, tree.get("resource") or {}
+    attributes = resource.get("attributes", resource)
+    start_ns = _time_ns(tree["start_time"])
+    return _encoded(
+        [
+            Span(
+                trace_id=_id(tree["context"]["trace_id"], 32),
+                span_id=_id(tree["context"]["span_id"], 16),
+                parent_span_id=_id(tree["parent_id"], 16) if tree.get("parent_id") else None,
+                name=str(tree.get("name", "")),
+                kind=_kind(tree.get("kind")),
+                start_ns=start_ns,
+                end_ns=max(_time_ns(tree.get("end_time")), start_ns),
+                attributes=_values(tree.get("attributes")),
+                events=tuple(
+                    SpanEvent(
+                        name=str(event.get("name", "")),
+                        time_ns=_time_ns(event.get("timestamp")),
+                        attributes=_values(event.get("attributes")),
+                    )
+                    for event in tree.get("events") or ()
+                ),
+                links=tuple(
+                    SpanLink(
+                        trace_id=_id(link["context"]["trace_id"], 32),
+                        span_id=_id(link["context"]["span_id"], 16),
+                        attributes=_values(link.get("attributes")),
+                    )
+                    for link in tree.get("links") or ()
+                ),
+                status_code=_status(status.get("status_code")),
+                status_message=str(status.get("description") or ""),
+                resource=Resource(attributes=_values(attributes)),
+            )
+        ]
+    )
+
+
+def _of_go(tree: Any) -> bytes:
+    """Convert a span as Go's ``stdouttrace`` writes it."""
+    status, parent = tree.get("Status") or {}, (tree.get("Parent") or {}).get("SpanID", "")
+    scope = tree.get("InstrumentationScope") or tree.get("InstrumentationLibrary") or {}
+    start_ns = _time_ns(tree["StartTime"])
+    return _encoded(
+        [
+            Span(
+                trace_id=_id(tree["SpanContext"]["TraceID"], 32),
+                span_id=_id(tree["SpanContext"]["SpanID"], 16),
+                parent_span_id=_id(parent, 16) if parent.strip("0") else None,
+                name=str(tree.get("Name", "")),
+                kind=_kind(tree.get("SpanKind")),
+                start_ns=start_ns,
+                end_ns=max(_time_ns(tree.get("EndTime")), start_ns),
+                attributes=_pairs(tree.get("Attributes")),
+                events=tuple(
+                    SpanEvent(
+                        name=str(event.get("Name", "")),
+                        time_ns=_time_ns(event.get("Time")),
+                        attributes=_pairs(event.get("Attributes")),
+                    )
+                    for event in tree.get("Events") or ()
+                ),
+                status_code=_status(status.get("Code")),
+                status_message=str(status.get("Description") or ""),
+                resource=Resource(attributes=_pairs(tree.get("Resource"))),
+                scope=Scope(name=str(scope.get("Name", "")), version=str(scope.get("Version", ""))),
+            )
+        ]
+    )
+
+
+def _of_zipkin(tree: Any) -> bytes:
+    """Convert a span of Zipkin's JSON, version 2."""
+    start_ns = int(tree.get("timestamp") or 0) * 1_000
+    service = (tree.get("localEndpoint") or {}).get("serviceName", "")
+    return _encoded(
+        [
+            Span(
+                trace_id=_id(tree["traceId"], 32),
+                span_id=_id(tree["id"], 16),
+                parent_span_id=_id(tree["parentId"], 16) if tree.get("parentId") else None,
+                name=str(tree.get("name", "")),
+                kind=_kind(tree.get("kind")),
+                start_ns=start_ns,
+                end_ns=start_ns + int(tree.get("duration") or 0) * 1_000,
+                attributes=_values(tree.get("tags")),
+                events=tuple(
+                    SpanEvent(name=str(note["value"]), time_ns=int(note["timestamp"]) * 1_000)
+                    for note in tree.get("annotations") or ()
+                ),
+                status_code=_status((tree.get("tags") or {}).get("otel.status_code")),
+                resource=Resource(attributes={"service.name": service} if service else {}),
+            )
+        ]
+    )
+
+
+def _of_list(tree: Any) -> bytes:
+    merged: list[Any] = []
+    for item in tree:
+        if (body := _of_tree(item)) is not None:
+            merged += json.loads(body).get("resourceSpans") or ()
+    return json.dumps({"resourceSpans": merged}).encode()
+
+
+_FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str], ...]] = (
+    (_is_otlp, _of_otlp, "OTLP"),
+    (_is_jaeger, _of_jaeger, "Jaeger's JSON"),
+    (_is_console, _of_console, "the console exporter's JSON"),
+    (_has("SpanContext", "StartTime"), _of_go, "the JSON of Go's console exporter"),
+    (_has("traceId", "id", "timestamp"), _of_zipkin, "Zipkin's JSON"),
+    (_is_list, _of_list, "a list of spans"),
+)
+
+
+def _encoded(spans: Iterable[Span]) -> bytes:
+    return encode_json(spans).encode()
+
+
+def _id(value: Any, digits: int) -> str:
+    bare = str(value).removeprefix("0x").lower().zfill(digits)
+    if len(bare) != digits or bare.strip("0123456789abcdef"):
+        raise ValueError("an id is not hex")
+    return bare
+
+
+def _time_ns(text: Any) -> int:
+    if not text:
+        return 0
+    found = _TIME.fullmatch(str(text))
+    if found is None:
+        raise ValueError("a time is not ISO 8601")
+    zone = found["zone"] if found["zone"] not in (None, "Z") else "+00:00"
+    seconds = int(datetime.fromisoformat(found["seconds"] + zone).timestamp())
+    return seconds * 10**9 + int((found["fraction"] or "").ljust(9, "0"))
+
+
+_TIME: Final = re.compile(
+    r"(?P<seconds>[\d-]{10}[T ][\d:]{8})(?:\.(?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d)?"
+)
+
+
+def _kind(value: Any) -> SpanKind:
+    if isinstance(value, int):
+        return SpanKind(value) if value in set(SpanKind) else SpanKind.UNSPECIFIED
+    name = str(value).rpartition(".")[2].upper()
+    return SpanKind[name] if name in SpanKind.__members__ else SpanKind.UNSPECIFIED
+
+
+def _status(value: Any) -> StatusCode:
+    name = str(value).upper()
+    return StatusCode[name] if name in StatusCode.__members__ else StatusCode.UNSET
+
+
+def _values(attributes: Any) -> dict[str, AttributeValue]:
+    return {str(key): _value(value) for key, value in (attributes or {}).items()}
+
+
+def _pairs(pairs: Any) -> dict[str, AttributeValue]:
+    return {str(pair["Key"]): _value(pair["Value"]["Value"]) for pair in pairs or ()}
+
+
+def _value(value: Any) -> AttributeValue:
+    if isinstance(value, list):
+        return tuple(map(_value, value))
+    if isinstance(value, Mapping):
+        return {str(key): _value(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
 
 _LENGTH_BYTES: Final = 4
 _FIRST_FIELD: Final = 0x0A

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends._scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
-from ragtrace.backends.search_windows import at_most
+from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
+from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError
 from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue
@@ -50,7 +49,7 @@ class LangfuseReader(SearchOnlyReader):
     ) -> None:
         self._api = _Api(HttpApi("Langfuse", base_url, access, sleep=sleep))
         self._traces_at_once = traces_at_once
-        self._version: _Version | None = None
+        self._version: _V3 | _V4 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the project does not have it.
@@ -85,8 +84,7 @@ class LangfuseReader(SearchOnlyReader):
         """Close the connections."""
         await self._api.web.aclose()
 
-    async def _detected_version(self) -> _Version:
-        """Detect the API version once."""
+    async def _detected_version(self) -> _V3 | _V4:
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
             if await self._api.web.document(_OBSERVATIONS, asked) is not None:
@@ -108,8 +106,6 @@ class LangfuseReader(SearchOnlyReader):
 
 
 class _Api:
-    """Langfuse's pages, parsed."""
-
     def __init__(self, web: HttpApi) -> None:
         self.web = web
 
@@ -141,8 +137,6 @@ class _Api:
 
 
 class _Stored(NamedTuple):
-    """A trace in Langfuse's form."""
-
     trace: Json
     observations: list[Json]
     scores: list[Json]

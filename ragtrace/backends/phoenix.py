@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends._scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
-from ragtrace.backends.search_windows import at_most
+from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
+from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue
@@ -164,7 +163,6 @@ class PhoenixReader(SearchOnlyReader):
     async def _all(
         self, path: str, parameters: Parameters, read: Callable[[Json], ReadT]
     ) -> AsyncIterator[ReadT]:
-        """Yield the items of all pages."""
         cursor: str | None = None
         while True:
             page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
@@ -200,8 +198,6 @@ class PhoenixReader(SearchOnlyReader):
 
 
 class _Project(NamedTuple):
-    """A project's id and display name."""
-
     id: str
     name: str
 
@@ -233,7 +229,6 @@ _TAKEN_APART: Final = re.compile(
 
 
 def _span(tree: Json, project: str) -> tuple[str, Span]:
-    """Return Phoenix's trace id and the span."""
     trace_id, span_id = str(tree["context"]["trace_id"]), str(tree["context"]["span_id"])
     parent, kind = tree.get("parent_id"), tree.get("span_kind")
     attributes = _attributes(tree.get("attributes") or {})

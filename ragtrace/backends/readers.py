@@ -9,10 +9,10 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
-from ragtrace.backends._otlp_file_reader import OtlpFileReader
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.langfuse import LangfuseReader
+from ragtrace.backends.otlp_reader import OtlpFileReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError

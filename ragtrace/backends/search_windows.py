@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
-from ragtrace.errors import ReadOversized
+from ragtrace.errors import ReadError, ReadOversized
 from ragtrace.ports import Page, TraceQuery, TraceSearch
 from ragtrace.traces.trace import Trace
 
@@ -76,3 +76,20 @@ async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str,
         if limit is not None and len(found) > limit:
             return None
     return found
+
+
+class SearchOnlyReader:
+    """Base class of these readers."""
+
+    back_end: ClassVar[str]
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Raise an error, because the back end cannot list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError(
+            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
+        )
+        yield  # makes this an async generator, as the port requires

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from ragtrace.backends._langfuse_scores import LangfuseScoreSink
-from ragtrace.backends._otlp_answer import LOGS, TRACES, Signal
-from ragtrace.backends._otlp_logs import EvaluationLogSink
-from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.otlp_file import OtlpFileSink
-from ragtrace.backends.otlp_grpc import OtlpGrpcSink
-from ragtrace.backends.otlp_http import OtlpHttpSink
-from ragtrace.errors import ConfigError
+from ragtrace.backends.otlp_sinks import LOGS, TRACES, EvaluationLogSink, OtlpGrpcSink, OtlpHttpSink, Signal
+from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
+from ragtrace.errors import ConfigError, SendError
 from ragtrace.http import without_secrets
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import SpanSink
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span
 
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
@@ -197,3 +195,31 @@ def _signal_url(url: SplitResult, signal: Signal) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+class MemorySink:
+    """Keeps every request. It first raises ``failures``, one per request, then accepts everything."""
+
+    def __init__(self, *, failures: Iterable[SendError] = ()) -> None:
+        self.requests: list[bytes] = []
+        """Accepted requests, in order."""
+        self._failures = list(failures)
+
+    @property
+    def name(self) -> str:
+        """``memory``."""
+        return "memory"
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All accepted spans, in order."""
+        return tuple(span for request in self.requests for span in decode(request))
+
+    async def send(self, request: bytes) -> None:
+        """Keep the request, or raise the next planned failure."""
+        if self._failures:
+            raise self._failures.pop(0)
+        self.requests.append(request)
+
+    async def aclose(self) -> None:
+        """Do nothing: tests read the requests after the sink is closed."""

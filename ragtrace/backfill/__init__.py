@@ -6,11 +6,8 @@ a second run, or a run next to a collector, does not duplicate an evaluator's ve
 
 from __future__ import annotations
 
-from ragtrace.backfill._estimate import EstimateRange, RunEstimate
-from ragtrace.backfill._selection import Selection, SpanId
-from ragtrace.backfill._trace_search import matches
-from ragtrace.backfill.dry_run import DryRun, dry_run
+from ragtrace.backfill.dry_run import DryRun, EstimateRange, RunEstimate, dry_run
 from ragtrace.backfill.pipeline import backfill, span_ids
-from ragtrace.backfill.progress import Progress
+from ragtrace.backfill.progress import Progress, ResumableRun
 from ragtrace.backfill.report import BackfillReport
-from ragtrace.backfill.resume import ResumableRun
+from ragtrace.backfill.selection import Selection, SpanId, matches

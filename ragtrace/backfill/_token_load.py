@@ -180,8 +180,6 @@ async def size_of(
 
 
 class _ProfiledJudge:
-    """Simulates a judge, and sums up its load."""
-
     def __init__(self, identity: JudgeIdentity, reply_profile: ReplyProfile) -> None:
         self._identity = identity
         self._reply_profile = reply_profile
@@ -263,7 +261,6 @@ def _extracted(given: ExtractInput, reply_profile: ReplyProfile) -> ExtractReply
 def _stated(
     sentences: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> Iterator[tuple[list[int], str, ClaimKind]]:
-    """Yield the sentence numbers, text and kind of each statement."""
     for part in batches(sentences, reply_profile.sentences_a_claim):
         text, kind = part[0].text, _kind(part[0].text)
         for time in range(reply_profile.claims_a_place):

@@ -3,28 +3,380 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace._ordered import map_in_order
-from ragtrace.backfill._earlier_turns import earlier_turns
-from ragtrace.backfill._record_selection import Item, choose, session_turns
-from ragtrace.backfill._selection import Selection, SpanId
-from ragtrace.backfill._trace_search import SearchedUpTo
-from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, OutgoingCarrier, may_begin
+from ragtrace.backfill.progress import KeptTurns, KnownTurn, ResumableRun, WrittenSpan
 from ragtrace.backfill.report import BackfillReport, RunCounts
-from ragtrace.backfill.resume import ResumableRun
-from ragtrace.backfill.sessions import SessionBackfill
+from ragtrace.backfill.selection import (
+    Item,
+    SearchedUpTo,
+    SelectedRecord,
+    Selection,
+    SessionTurns,
+    SpanId,
+    choose,
+    session_turns,
+)
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
-from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
+from ragtrace.conversations.judging import (
+    SessionName,
+    judge_session,
+    placed_turn,
+    session_of,
+    session_span,
+    span_id_of,
+    undecided_turn,
+)
+from ragtrace.conversations.turns import (
+    MOST_CHARS,
+    SessionSettings,
+    Turn,
+    digest_of,
+    turn_of_json,
+    wants_earlier_turns,
+    with_earlier_turns,
+)
+from ragtrace.errors import (
+    JudgeError,
+    JudgeOverBudget,
+    SendError,
+    SendRejected,
+    SendRetryable,
+    SendUnconfirmed,
+)
 from ragtrace.http.retry import ReadRetries, Sleep
-from ragtrace.model import JudgedAnswer
+from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord
+from ragtrace.pipeline.carriers import attach
+from ragtrace.pipeline.evaluation import no_rag_call
 from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.ports import Clock, SpanSink, TraceReader
+from ragtrace.ports import Clock, Metric, SpanSink, TraceReader
+from ragtrace.sqlite_file import open_temporary
 from ragtrace.traces.attach import AttachOptions
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span, Trace
+
+T = TypeVar("T")
+
+
+class OutgoingCarrier(NamedTuple):
+    """A carrier to send."""
+
+    trace_id: str
+    span_id: str
+    payload: bytes
+
+
+class EvaluatedRecord(NamedTuple):
+    """The outcome of a selected record."""
+
+    answer: JudgedAnswer
+    outgoing: OutgoingCarrier | None
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation."""
+        return self.answer.evaluation
+
+    @property
+    def exceeded_limit(self) -> str:
+        """The budget limit that stopped the evaluation; empty if none did."""
+        kind = JudgeOverBudget.error_type
+        return next(
+            (failure.message for failure in self.evaluation.failures if failure.error_type == kind), ""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillEvaluator:
+    """Judges answers, and builds their carriers."""
+
+    evaluator: Evaluator
+    attach: AttachOptions
+    run: ResumableRun | None
+    clock: Clock
+    turns: KeptTurns | None = None
+    """Keeps answers of sessions as turns, if these are judged too."""
+    earlier: EarlierTurns | None = None
+    """Shows the judge earlier turns of an answer's session, if that is wanted."""
+
+    async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
+        """Judge an answer, or leave it for later. With a run, its carrier is on disk when this returns."""
+        record, sample, earlier, tenant = candidate
+        if self.earlier is not None:
+            record = self.earlier.shown_with(record, tenant=tenant)
+        evaluation = await finish_unless_left(self.evaluator.evaluate(record, clock=self.clock), self.run)
+        if evaluation is None:
+            return None
+        judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
+        if judged.exceeded_limit or not evaluation.results:  # a later run tries it again
+            return judged
+        span = attach(
+            evaluation,
+            record,
+            sample=sample,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            mode="backfill",
+            earlier=earlier,
+            cost_usd=self.evaluator.cost_usd(evaluation),
+        )
+        if span is None:
+            return judged
+        outgoing = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
+        placed = placed_turn(record, evaluation, span, tenant=tenant) if self.turns else None
+        if self.turns and placed:  # before the carrier: an answer that has one is not judged again
+            await self.turns.add(placed, earlier)
+        if self.run is not None:
+            await self.run.progress.keep(*outgoing)
+        return EvaluatedRecord(replace(judged.answer, carrier_span_id=span.span_id), outgoing)
+
+
+async def finish_unless_left(evaluating: Coroutine[Any, Any, T], run: ResumableRun | None) -> T | None:
+    """Finish what judges; abandon it if the run is stopped and configured to leave pending work."""
+    if run is None or not run.leaves_waiting:
+        return await evaluating
+    finished, stopped = asyncio.create_task(evaluating), asyncio.create_task(run.stop.wait())
+    try:
+        await asyncio.wait((finished, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return finished.result() if finished.done() else None
+    finally:
+        finished.cancel()
+        stopped.cancel()
+        await asyncio.wait((finished, stopped))
+
+
+async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
+    """Wait until an answer may begin; return whether it may be judged."""
+    if run is None:
+        return not ledger.over_budget
+    if not (run.stop.is_set() or ledger.over_budget):
+        await run.turn()
+    return not (run.stop.is_set() or ledger.over_budget)
+
+
+_SCHEMA: Final = """
+CREATE TABLE turn (
+    tenant TEXT NOT NULL, session TEXT NOT NULL, start_ns INTEGER NOT NULL, trace_id TEXT NOT NULL,
+    span_id TEXT NOT NULL, said BLOB NOT NULL,
+    PRIMARY KEY (tenant, session, start_ns, trace_id, span_id)) WITHOUT ROWID;
+"""
+_BEFORE: Final = """
+SELECT said FROM turn
+WHERE tenant = ? AND session = ? AND (start_ns, trace_id, span_id) < (?, ?, ?)
+ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierTurns(SessionTurns):
+    """What was asked and answered in the sessions of a source, in a temporary file.
+
+    Answers that sampling leaves out, or that get no carrier, are no turns, as in the collector. ``kept`` has
+    turns from before what this run reads.
+    """
+
+    settings: SessionSettings
+    metrics: Sequence[Metric]
+    db: sqlite3.Connection
+
+    async def keep_known(
+        self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
+    ) -> None:
+        """Keep an answer that was judged before."""
+        self.add(record, tenant=self.tenant_of(trace, record))
+
+    def add(self, record: RagRecord, *, tenant: str) -> None:
+        """Keep an answer whose text is whole."""
+        placed = undecided_turn(record, "", tenant=tenant)
+        is_whole = record.gap(Part.ANSWER) is None and no_rag_call(self.metrics, record) is None
+        if placed is None or not is_whole:
+            return
+        said = replace(
+            placed.turn,
+            question=(record.question or "")[:MOST_CHARS] or None,
+            answer=(record.answer or "")[:MOST_CHARS],
+        )
+        key = (placed.name.tenant, placed.name.session, said.start_ns, *said.key)
+        self.db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)", (*key, said.to_json()))
+
+    def shown_with(self, record: RagRecord, *, tenant: str) -> RagRecord:
+        """Return the record with the turns before it."""
+        name = session_of(record, tenant=tenant)
+        if name is None or not wants_earlier_turns(record, self.settings):
+            return record
+        return with_earlier_turns(record, self._before(name, record), self.settings)
+
+    def _before(self, name: SessionName, record: RagRecord) -> list[Turn]:
+        assert record.target is not None
+        own = (record.target.start_ns, record.target.trace_id, record.target.span_id)
+        most = self.settings.context_turns
+        rows = self.db.execute(_BEFORE, (name.tenant, name.session, *own, most)).fetchall()
+        read = [turn_of_json(said) for (said,) in rows]
+        return list({turn.key: turn for turn in (*self.kept.before(name, *own, limit=most), *read)}.values())
+
+
+@asynccontextmanager
+async def earlier_turns(
+    reader: TraceReader,
+    selection: Selection,
+    evaluator: Evaluator,
+    *,
+    run: ResumableRun | None,
+    turns: SessionTurns | None,
+    settings: SessionSettings | None,
+) -> AsyncIterator[EarlierTurns | None]:
+    """Read the sessions of a source, if answers are to be shown with earlier turns.
+
+    Raises:
+        ReadError: no trace of the source could be read.
+    """
+    if turns is None or settings is None or not settings.context_turns:
+        yield None
+        return
+    with closing(open_temporary(_SCHEMA)) as db:
+        found = EarlierTurns(
+            kept=turns.kept, tenant=turns.tenant, settings=settings, metrics=evaluator.metrics, db=db
+        )
+        whole = replace(selection, limit=None, only_unscored=False, done=frozenset())
+        async for item in choose(reader, whole, RunCounts(), evaluator.id, run, found):
+            if isinstance(item, SelectedRecord):
+                found.add(item.record, tenant=item.tenant)
+        yield found
+
+
+Send = Callable[[OutgoingCarrier], Awaitable[None]]
+
+
+class _JudgedSession(NamedTuple):
+    findings: SessionFindings
+    outgoing: OutgoingCarrier
+
+
+class _Outcome(NamedTuple):
+    judged: Sequence[_JudgedSession] = ()
+    known: int = 0
+    failure: JudgeError | None = None
+    is_left: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBackfill:
+    """Judges the sessions that are over, as the collector does, and sends a span for each."""
+
+    evaluator: Evaluator
+    settings: SessionSettings
+    attach: AttachOptions
+    kept: KeptTurns
+    run: ResumableRun
+    ledger: RunCounts
+    clock: Clock
+
+    async def carry_out(self, send: Send, *, end_ns: int, concurrency: int) -> None:
+        """Judge the sessions that were idle at the end of what was searched, several at once.
+
+        What a judge's failure, the budget or a stop leaves is judged by a later run.
+
+        Raises:
+            SendRetryable: the destination took nothing in several attempts.
+        """
+
+        async def names() -> AsyncIterator[SessionName]:
+            for name in self.kept.open(before_ns=end_ns - self.settings.idle_ns):
+                yield name
+
+        async def take(outcome: _Outcome) -> None:
+            self._count(outcome)
+            for judged in outcome.judged:
+                await send(judged.outgoing)
+
+        await map_in_order(names(), self._work, take, concurrency=concurrency)
+        await self.kept.forget(before_ns=end_ns - self.settings.keep_ns)
+        self.ledger.sessions_open = (
+            self.kept.number_open() - self.ledger.sessions_left - sum(self.ledger.sessions_failed.values())
+        )
+
+    async def _work(self, name: SessionName) -> _Outcome:
+        if not await may_begin(self.run, self.ledger):
+            return _Outcome(is_left=True)
+        outcome = await finish_unless_left(self._judge_all(name), self.run)
+        if outcome is None:
+            return _Outcome(is_left=True)
+        if isinstance(outcome.failure, JudgeOverBudget):
+            self.ledger.over_budget = self.ledger.over_budget or str(outcome.failure)
+        return outcome
+
+    def _count(self, outcome: _Outcome) -> None:
+        for judged in outcome.judged:
+            self.ledger.sessions[str(judged.findings.label)] += 1
+        self.ledger.sessions_known += outcome.known
+        if isinstance(outcome.failure, JudgeOverBudget) or outcome.is_left:
+            self.ledger.sessions_left += 1
+        elif outcome.failure is not None:
+            self.ledger.usage += outcome.failure.usage
+            self.ledger.sessions_failed[outcome.failure.error_type] += 1
+
+    async def _judge_all(self, name: SessionName) -> _Outcome:
+        judged: list[_JudgedSession] = []
+        known = 0
+        for turns in self.kept.sessions(name, self.settings):
+            try:
+                found = await self._judge(name, turns)
+            except JudgeError as exc:
+                return _Outcome(judged, known, exc)
+            if found is None:
+                known += 1
+            else:
+                judged.append(found)
+        await self.kept.end(name)
+        return _Outcome(judged, known)
+
+    async def _judge(self, name: SessionName, kept: Sequence[KnownTurn]) -> _JudgedSession | None:
+        """Judge a session; ``None`` if a span of these very turns was written before."""
+        by_key = {one.turn.key: one for one in kept}
+        turns, written = [one.turn for one in kept], [span for one in kept for span in one.written]
+        if any(span.span_id == span_id_of(name, turns, unchecked=span.unchecked) for span in written):
+            return None
+
+        async def ask(turn: Turn, earlier: Sequence[Turn]) -> TurnCheck | None:
+            return await self._check(name, by_key[turn.key], earlier)
+
+        findings = await judge_session(turns, ask, self.settings)
+        span = session_span(
+            findings,
+            name,
+            last=kept[-1].last_span,
+            options=self.attach,
+            now_ns=self.clock.now_ns(),
+            supersedes=_latest(written),
+        )
+        outgoing = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
+        await self.kept.written(name, kept[-1], span, outgoing.payload)
+        return _JudgedSession(findings, outgoing)
+
+    async def _check(self, name: SessionName, kept: KnownTurn, earlier: Sequence[Turn]) -> TurnCheck | None:
+        digest = digest_of(kept.turn, earlier)
+        if kept.checked is not None and kept.digest == digest:
+            return check_of_json(kept.checked)
+        if not self.evaluator.judge.identity.contradicts:
+            return None
+        check = await check_turn(kept.turn, earlier, self.evaluator)
+        self.ledger.usage += check.usage
+        await self.kept.keep_check(name, kept.turn, digest=digest, checked=check.to_json())
+        return check
+
+
+def _latest(written: Sequence[WrittenSpan]) -> str:
+    """Return the last span of a session that was written before: of several, one that none supersedes."""
+    replaced = {span.supersedes for span in written}
+    return next((span.span_id for span in reversed(written) if span.span_id not in replaced), "")
+
 
 _END_NS: Final = 2**63 - 1
 
@@ -142,8 +494,6 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Delivery:
-    """Sends carriers, and counts them."""
-
     sink: SpanSink
     ledger: RunCounts
     run: ResumableRun | None
@@ -203,7 +553,7 @@ class _Delivery:
 
     async def reached(self, mark: SearchedUpTo) -> None:
         """Record that everything before this moment is judged and sent."""
-        if self.run is not None and not self.ledger.is_behind:
+        if self.run is not None and not self.ledger.has_left_some:
             await self.run.progress.reached(self.run.name, min(mark.time_ns, self.latest_ns))
 
 

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
-from ragtrace.budget import Spend
+from ragtrace import semconv
+from ragtrace.backfill.report import RunCounts
+from ragtrace.budget import (
+    Budget,
+    BudgetStatus,
+    BudgetWindow,
+    ExceededLimit,
+    Limit,
+    Period,
+    Reservation,
+    Spend,
+)
+from ragtrace.budget.reserve import reserve, settle, status
+from ragtrace.conversations.judging import PlacedTurn, SessionName
+from ragtrace.conversations.turns import SessionSettings, Turn, turn_of_json
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import state_folder
 from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
+from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.trace import Span
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (
@@ -183,3 +201,304 @@ class Progress:
                 with self._using() as db, transaction(db) if len(statements) > 1 else nullcontext():
                     for statement, values in statements:
                         db.execute(statement, values)
+
+
+_PAGE: Final = 100
+_Key = tuple[int, str, str]
+
+
+class WrittenSpan(NamedTuple):
+    """The span of a session that somebody wrote before."""
+
+    span_id: str
+    supersedes: str
+    unchecked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTurn:
+    """A turn that is read back."""
+
+    turn: Turn
+    """Without its texts if they are deleted."""
+    place: bytes
+    digest: str
+    checked: bytes | None
+    """What the judge said of it against the earlier turns with this digest."""
+    written: tuple[WrittenSpan, ...]
+    """Spans of its session under this answer."""
+
+    @property
+    def last_span(self) -> Span:
+        """Where the span of a session goes whose last turn this is."""
+        (span,) = decode(self.place)
+        return span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTurns:
+    """Keeps turns on disk, so that memory does not grow with the sessions of a run.
+
+    Turns belong to an evaluator: that of the run.
+    """
+
+    progress: Progress
+    evaluator: str
+    """Its version."""
+
+    async def add(self, placed: PlacedTurn, spans: Sequence[Span] = ()) -> None:
+        """Keep a turn, and the spans of sessions under its answer. Its session is open then.
+
+        Texts that are known already are not replaced by none.
+        """
+        name, turn = placed.name, placed.turn
+        key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
+        known = self.progress.rows(f"SELECT carrier, turn, told FROM session_turn WHERE {_KEY}", *key)
+        carrier, text, told = known[0] if known else ("", None, "[]")
+        if turn.has_text or carrier != turn.carrier_span_id:
+            text = turn.to_json() if turn.has_text else None
+        before = tuple(_written(told))
+        written = dict.fromkeys((*before, *_session_spans(spans, name)))
+        is_new = (
+            not known or carrier != turn.carrier_span_id or text != known[0][1] or len(written) > len(before)
+        )
+        if not is_new:
+            await self._open(key)
+            return
+        await self.progress.write(
+            (
+                _ADD_TURN,
+                (
+                    *key,
+                    turn.carrier_span_id,
+                    turn.without_text().to_json(),
+                    text,
+                    encode([placed.place]),
+                    json.dumps(list(written)),
+                ),
+            ),
+            (
+                _OPEN_SESSION,
+                key[:4],
+            ),
+        )
+
+    async def add_known(self, placed: PlacedTurn) -> None:
+        """Keep a turn of which only its carrier's id is known, unless more of it is kept already."""
+        name, turn = placed.name, placed.turn
+        key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
+        query = f"SELECT 1 FROM session_turn WHERE {_KEY} AND carrier = ?"
+        if self.progress.rows(query, *key, turn.carrier_span_id):
+            await self._open(key)
+        else:
+            await self.add(placed)
+
+    async def _open(self, key: tuple[str, str, str, int, str, str]) -> None:
+        """Open the session of a turn that is kept already; most are, and a write waits for the disk."""
+        query = "SELECT is_open FROM session WHERE evaluator = ? AND tenant = ? AND session = ?"
+        if self.progress.rows(query, *key[:3]) != [(1,)]:
+            await self.progress.write((_OPEN_SESSION, key[:4]))
+
+    def open(self, *, before_ns: int) -> list[SessionName]:
+        """Return the open sessions whose last turn began before a time, the oldest first."""
+        query = (
+            "SELECT tenant, session FROM session WHERE evaluator = ? AND is_open = 1 AND newest_ns < ?"
+            " ORDER BY newest_ns"
+        )
+        rows = self.progress.rows(query, self.evaluator, before_ns)
+        return [SessionName(tenant=tenant, session=session) for tenant, session in rows]
+
+    def number_open(self) -> int:
+        """Count the open sessions."""
+        query = "SELECT count(*) FROM session WHERE evaluator = ? AND is_open = 1"
+        [(number,)] = self.progress.rows(query, self.evaluator)
+        return int(number)
+
+    def sessions(self, name: SessionName, settings: SessionSettings) -> Iterator[list[KnownTurn]]:
+        """Yield the turns of each session under an id, in order of time, the newest of too many.
+
+        A turn that comes ``keep_ns`` after the last one begins another session.
+        """
+        found: list[KnownTurn] = []
+        for kept in self._in_order(name):
+            if found and kept.turn.start_ns - found[-1].turn.start_ns > settings.keep_ns:
+                yield found
+                found = []
+            found.append(kept)
+            del found[: -settings.max_turns]
+        if found:
+            yield found
+
+    def before(
+        self, name: SessionName, start_ns: int, trace_id: str, span_id: str, *, limit: int
+    ) -> list[Turn]:
+        """Return the last turns with texts that began before an answer, the newest first."""
+        own = (start_ns, trace_id, span_id)
+        rows = self.progress.rows(_BEFORE, self.evaluator, name.tenant, name.session, *own, limit)
+        return [turn_of_json(turn) for (turn,) in rows]
+
+    async def keep_check(self, name: SessionName, turn: Turn, *, digest: str, checked: bytes) -> None:
+        """Keep what the judge said of a turn, so that it is not asked again."""
+        key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
+        await self.progress.write(
+            (f"UPDATE session_turn SET digest = ?, checked = ? WHERE {_KEY}", (digest, checked, *key))
+        )
+
+    async def written(self, name: SessionName, last: KnownTurn, span: Span, payload: bytes) -> None:
+        """Note the span of a session, and keep it until it is sent."""
+        key = (self.evaluator, name.tenant, name.session, last.turn.start_ns, *last.turn.key)
+        told = dict.fromkeys((*last.written, *_session_spans([span], name)))
+        await self.progress.write(
+            ("INSERT OR REPLACE INTO carrier VALUES (?, ?, ?)", (span.trace_id, span.span_id, payload)),
+            (f"UPDATE session_turn SET told = ? WHERE {_KEY}", (json.dumps(list(told)), *key)),
+        )
+
+    async def end(self, name: SessionName) -> None:
+        """Note that a session is told of."""
+        statement = "UPDATE session SET is_open = 0 WHERE evaluator = ? AND tenant = ? AND session = ?"
+        await self.progress.write((statement, (self.evaluator, name.tenant, name.session)))
+
+    async def forget(self, *, before_ns: int) -> None:
+        """Delete the texts of all sessions that are told of and had no turn since a time."""
+        await self.progress.write((_FORGET, (before_ns,)))
+
+    def _in_order(self, name: SessionName) -> Iterator[KnownTurn]:
+        after: _Key = (-1, "", "")
+        while rows := self.progress.rows(_IN_ORDER, self.evaluator, name.tenant, name.session, *after):
+            for row in rows:
+                yield _kept(row)
+            after = rows[-1][:3]
+
+
+_KEY: Final = "evaluator = ? AND tenant = ? AND session = ? AND start_ns = ? AND trace_id = ? AND span_id = ?"
+
+_ADD_TURN: Final = """
+INSERT INTO session_turn (
+    evaluator, tenant, session, start_ns, trace_id, span_id, carrier, bare, turn, place, told)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET carrier = excluded.carrier, bare = excluded.bare, turn = excluded.turn,
+    place = excluded.place, told = excluded.told
+"""
+_OPEN_SESSION: Final = """
+INSERT INTO session (evaluator, tenant, session, newest_ns) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET newest_ns = max(newest_ns, excluded.newest_ns), is_open = 1
+"""
+_FORGET: Final = """
+UPDATE session_turn SET turn = NULL, checked = NULL, digest = ''
+WHERE turn IS NOT NULL AND (evaluator, tenant, session) IN (
+    SELECT evaluator, tenant, session FROM session WHERE is_open = 0 AND newest_ns < ?)
+"""
+_BEFORE: Final = """
+SELECT turn FROM session_turn
+WHERE evaluator = ? AND tenant = ? AND session = ? AND (start_ns, trace_id, span_id) < (?, ?, ?)
+    AND turn IS NOT NULL
+ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
+"""
+_IN_ORDER: Final = f"""
+SELECT start_ns, trace_id, span_id, ifnull(turn, bare), place, digest, checked, told FROM session_turn
+WHERE evaluator = ? AND tenant = ? AND session = ? AND (start_ns, trace_id, span_id) > (?, ?, ?)
+ORDER BY start_ns, trace_id, span_id LIMIT {_PAGE}
+"""
+
+
+def _kept(row: Sequence[Any]) -> KnownTurn:
+    turn, place, digest, checked, told = row[3:]
+    return KnownTurn(
+        turn=turn_of_json(turn), place=place, digest=digest, checked=checked, written=tuple(_written(told))
+    )
+
+
+def _written(told: str) -> Iterator[WrittenSpan]:
+    return (WrittenSpan(*each) for each in json.loads(told))
+
+
+def _session_spans(spans: Sequence[Span], name: SessionName) -> Iterator[WrittenSpan]:
+    for span in spans:
+        if semconv.SESSION_LABEL in span.attributes:
+            supersedes = span.attributes.get(semconv.SESSION_SUPERSEDES)
+            unchecked = span.attributes.get(semconv.SESSION_UNCHECKED)
+            yield WrittenSpan(
+                span.span_id,
+                supersedes if isinstance(supersedes, str) else "",
+                unchecked if isinstance(unchecked, int) else 0,
+            )
+
+
+def run_budget(run: str, limit: Limit) -> Budget:
+    """Return the budget of one run."""
+    return Budget(name=run, limits={Period.RUN: limit})
+
+
+@dataclass(slots=True, kw_only=True)
+class RunLedger:
+    """Keeps what runs spend in their progress file; a `ragtrace.budget.SpendLedger`.
+
+    One process uses it at a time, so it decides in memory, and writes before a request is made.
+    """
+
+    progress: Progress
+    _spent: dict[str, Spend] = field(default_factory=dict)
+
+    async def reserve(
+        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    ) -> Reservation | ExceededLimit:
+        """Count a request that is about to be made, or return the limit that forbids it."""
+        answer = reserve(self, budget, estimate, now_ns=now_ns, share=share)
+        if isinstance(answer, Reservation):
+            await self.progress.spend(budget.name, estimate)
+        return answer
+
+    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+        """Count what was spent instead of the estimate."""
+        settle(self, reservation, actual)
+        await self.progress.spend(reservation.budget.name, actual - reservation.estimate)
+
+    async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
+        """Return what the run has spent."""
+        return status(self, budget, now_ns=now_ns)
+
+    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
+        """Return what the run has spent; implements `ragtrace.budget.SpendTable`."""
+        if budget.name not in self._spent:
+            self._spent[budget.name] = self.progress.spent(budget.name)
+        return self._spent[budget.name]
+
+    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+        """Add to what the run has spent; implements `ragtrace.budget.SpendTable`."""
+        self._spent[budget.name] = self.spent(budget, window) + amount
+
+
+async def _at_once() -> None:
+    """Return at once."""
+
+
+def _nobody(ledger: RunCounts) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumableRun:
+    """A run that can be stopped and resumed."""
+
+    progress: Progress
+    name: str = ""
+    """The name of a search; its reached time is stored, and a later run resumes there."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """When it is set, pending answers are finished and no new one begins."""
+    turn: Callable[[], Awaitable[None]] = _at_once
+    """Awaited before each answer, so that others can go first. It must end when ``stop`` is set."""
+    watch: Callable[[RunCounts], None] = _nobody
+    """Called with the counts of the run when it begins; they are updated while it runs."""
+    leaves_waiting: bool = False
+    """Whether pending answers are left for a later run instead of finished when the run is stopped."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until the time is over or the run is stopped, so that retries end soon."""
+        await pause(seconds, self.stop)
+
+
+async def pause(seconds: float, stop: asyncio.Event) -> None:
+    """Wait until the time is over or the run is stopped."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

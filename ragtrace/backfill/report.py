@@ -3,60 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ragtrace.model import AnswerOutcome, Evaluation, Status, Usage, outcome_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class BackfillReport:
     """The outcome of every trace and record: ``records`` is the sum of ``sampled_out``,
     ``already_evaluated``, ``judged``, ``ineligible``, ``failed`` and ``left``."""
 
-    traces: int
-    not_found: tuple[str, ...]
+    traces: int = 0
+    not_found: list[str] = field(default_factory=list)
     """Requested or found trace ids that the source does not have."""
-    unread: tuple[str, ...]
+    unread: list[str] = field(default_factory=list)
     """Trace ids that the source could not return."""
-    unreadable: Mapping[str, int]
+    unreadable: dict[str, int] = field(default_factory=Counter)
     """Traces on which the extraction failed, by type of the error."""
-    without_record: int
+    without_record: int = 0
     """Traces without a RAG call."""
-    cut_windows: int
+    cut_windows: int = 0
     """Time ranges with more traces than the source returns: some are missing."""
-    records: int
-    sampled_out: int
-    already_evaluated: int
+    records: int = 0
+    sampled_out: int = 0
+    already_evaluated: int = 0
     """Their carrier is in the source or the destination, or an earlier run sent it."""
-    judged: int
-    ineligible: Mapping[str, int]
+    judged: int = 0
+    ineligible: dict[str, int] = field(default_factory=Counter)
     """Records without a score because there was nothing to judge, by reason, as in the collector's ledger."""
-    failed: Mapping[str, int]
+    failed: dict[str, int] = field(default_factory=Counter)
     """Records on which the judge failed, by type. No carrier was sent: a second run tries them again."""
-    left: int
+    left: int = 0
     """Selected records that were not judged: the run was stopped, or its budget was used up."""
-    labels: Mapping[str, int]
+    labels: dict[str, int] = field(default_factory=Counter)
     """``pass`` and ``fail`` of the metrics with a score."""
-    sent: int
-    rejected: Mapping[str, int]
+    sent: int = 0
+    rejected: dict[str, int] = field(default_factory=Counter)
     """Carriers that the destination rejected, by its message."""
-    usage: Usage
-    is_stopped: bool
+    usage: Usage = field(default_factory=Usage)
+    is_stopped: bool = False
     """Whether the run was stopped before its end."""
-    over_budget: str
+    over_budget: str = ""
     """The limit that had no room for a request; empty if none."""
-    broken_off: str
+    broken_off: str = ""
     """Why reading the source stopped early; empty if it was read completely."""
-    sessions: Mapping[str, int]
+    sessions: dict[str, int] = field(default_factory=Counter)
     """Sessions that were judged, by label; empty if they are not asked for."""
-    sessions_known: int
+    sessions_known: int = 0
     """Sessions of which a span was written before, by these verdicts on the same turns."""
-    sessions_open: int
+    sessions_open: int = 0
     """Sessions that are not over yet, or were not read to their end: a later run judges them."""
-    sessions_left: int
+    sessions_left: int = 0
     """Sessions that were not judged: the run was stopped, or its budget was used up."""
-    sessions_failed: Mapping[str, int]
+    sessions_failed: dict[str, int] = field(default_factory=Counter)
     """Sessions on which the judge failed, by type: a later run tries them again."""
 
     @property
@@ -72,42 +71,17 @@ class BackfillReport:
         return not any(gaps) and not self.broken_off
 
 
-@dataclass(slots=True, kw_only=True)
-class RunCounts:
+@dataclass(kw_only=True)
+class RunCounts(BackfillReport):
     """The counts of a running back-fill."""
 
-    traces: int = 0
-    not_found: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    unreadable: Counter[str] = field(default_factory=Counter)
-    without_record: int = 0
-    cut_windows: int = 0
-    records: int = 0
-    sampled_out: int = 0
-    already_evaluated: int = 0
-    judged: int = 0
-    ineligible: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-    left: int = 0
-    labels: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    usage: Usage = field(default_factory=Usage)
-    is_stopped: bool = False
-    over_budget: str = ""
-    broken_off: str = ""
-    sessions: Counter[str] = field(default_factory=Counter)
-    sessions_known: int = 0
-    sessions_open: int = 0
-    sessions_left: int = 0
-    sessions_failed: Counter[str] = field(default_factory=Counter)
     is_limited: bool = False
     """Whether the selection's limit ended the search."""
     reached_ns: int = 0
     """The time that a search has reached: Unix time in nanoseconds."""
 
     @property
-    def is_behind(self) -> bool:
+    def has_left_some(self) -> bool:
         """Whether a later run must search again for records that were left."""
         return bool(self.left or self.unread or self.sessions_left)
 
@@ -119,7 +93,9 @@ class RunCounts:
     def count(self, evaluation: Evaluation) -> None:
         """Count the outcome of a record: judged if a metric scored, else failed, else ineligible."""
         self.usage += evaluation.usage
-        self.labels.update(str(result.label) for result in evaluation.results if result.score is not None)
+        for result in evaluation.results:
+            if result.score is not None:
+                self.labels[str(result.label)] += 1
         match outcome_of(evaluation):
             case AnswerOutcome(status=Status.FAILED, reason=str(error_type)):
                 self.failed[error_type] += 1
@@ -130,7 +106,6 @@ class RunCounts:
 
     def report(self) -> BackfillReport:
         """Return the current counts."""
-        counts = {field_.name: getattr(self, field_.name) for field_ in fields(BackfillReport)}
-        frozen = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
-        listed = {name: tuple(each) for name, each in counts.items() if isinstance(each, list)}
-        return BackfillReport(**{**counts, **frozen, **listed})
+        counts = {each.name: getattr(self, each.name) for each in fields(BackfillReport)}
+        plain = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
+        return BackfillReport(**{**counts, **plain})

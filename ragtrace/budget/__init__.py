@@ -1,7 +1,5 @@
 """Money: what judges cost, what may be spent on them, and what was spent."""
 
-from ragtrace.budget.amounts import NANO, Limit, Spend
-from ragtrace.budget.layer import budgeted, budgeted_embedder, largest_usage
 from ragtrace.budget.prices import Price, Prices, load_prices
 from ragtrace.budget.reserve import (
     BudgetGuard,
@@ -13,13 +11,19 @@ from ragtrace.budget.reserve import (
     Spender,
     SpendLedger,
     SpendTable,
+    budgeted,
+    budgeted_embedder,
+    largest_usage,
     require_price,
 )
 from ragtrace.budget.windows import (
+    NANO,
     Budget,
     BudgetStatus,
     BudgetWindow,
     ExceededLimit,
+    Limit,
     LimitUsage,
     Period,
+    Spend,
 )

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ragtrace.budget._bundled_prices import PACKAGE, bundled_date, bundled_price
-from ragtrace.budget.amounts import NANO
+from ragtrace.budget.windows import NANO
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.model import Evaluation, JudgeIdentity, Usage

@@ -30,8 +30,8 @@ from ragtrace.backfill import (
     Selection,
     SpanId,
 )
+from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.backfill.report import RunCounts
-from ragtrace.backfill.run_ledger import RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
 from ragtrace.cli.backfill import (
     BudgetOptions,

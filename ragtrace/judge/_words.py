@@ -236,7 +236,6 @@ def stem(word: str, grammar: Grammar = ENGLISH) -> str:
 
 @cache
 def _suffixes_by_letter(grammar: Grammar) -> Mapping[str, Suffixes]:
-    """Return the suffixes by their last letter, in order."""
     found: defaultdict[str, Suffixes] = defaultdict(tuple)
     for suffix in grammar.suffixes:
         found[suffix[0][-1]] += (suffix,)

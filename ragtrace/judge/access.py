@@ -20,8 +20,7 @@ from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.extras import install_command
 from ragtrace.http import client_options
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.spec import OPENAI_KEY, JudgeSettings, key_variable
+from ragtrace.judge.spec import OPENAI_KEY, BaseUrl, JudgeSettings, key_variable
 from ragtrace.model import Usage
 
 if TYPE_CHECKING:

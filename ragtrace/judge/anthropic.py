@@ -20,12 +20,11 @@ from ragtrace.extras import install_command
 from ragtrace.http import client_options
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge.access import SDK_WRITES, Access, checked_url, key_in, says_who_asks, unusable_proxy
-from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import JudgeCall
 from ragtrace.judge.endpoint import RequestRejected
 from ragtrace.judge.openai import Completion, Dialect, Exchange, LanguageModelJudge, OutputMode, ReplyKind
 from ragtrace.judge.replies import reply_schema
-from ragtrace.judge.spec import JudgeSettings, key_variable
+from ragtrace.judge.spec import BaseUrl, JudgeSettings, key_variable
 from ragtrace.ports import Judge, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -95,8 +94,6 @@ class MessagesAccess(Access):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dialect(Dialect):
-    """What the endpoint and the model accept."""
-
     output_mode: OutputMode = OutputMode.TOOLS
     system_role: bool = False
     """Instructions have a parameter of their own."""
@@ -128,8 +125,6 @@ class _Dialect(Dialect):
 
 
 class _Exchange(Exchange[ReplyT]):
-    """One judge request, until there is an answer."""
-
     path = "/v1/messages"
     dialect: _Dialect
 

@@ -47,7 +47,7 @@ from ragtrace.judge.endpoint import (
     check_error_within,
     raise_rejection,
 )
-from ragtrace.judge.layers import JudgeLayer
+from ragtrace.judge.layers import JudgeLayer, layer_of
 from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
 from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
 from ragtrace.model import Usage
@@ -120,11 +120,7 @@ class BatchJudge(JudgeLayer):
 
 def batches_of(judge: Judge) -> BatchJudge | None:
     """Return the layer that sends a judge's requests in batches, if there is one."""
-    while isinstance(judge, JudgeLayer):
-        if isinstance(judge, BatchJudge):
-            return judge
-        judge = judge.inner
-    return None
+    return layer_of(judge, BatchJudge)
 
 
 def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
@@ -465,8 +461,6 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replies:
-    """The replies of a batch."""
-
     batch: str
     was_cancelled: bool
     lines: Mapping[str, JsonObject]

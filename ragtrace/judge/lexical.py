@@ -247,7 +247,6 @@ def _nearest(claimed: ClaimedWords, passages: WordIndex, best: BestWindow) -> Pa
 
 
 def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
-    """Say what the chunks lack."""
     if absent := passages.lacking(claimed.numbers):
         return f"no chunk has the number {', '.join(sorted(first.lstrip('=#') for first, *_ in absent))}"
     if strange := claimed.missing_names(passages):

@@ -255,7 +255,6 @@ class NliJudge:
             return self._verifier
 
     def _decide(self, claim: NumberedText, found: Finding | None) -> GivenVerdict | str:
-        """Return a verdict, or the reason for abstaining."""
         cuts = self._address
         if found is None:
             return "no chunk has text"
@@ -290,7 +289,6 @@ def _cores() -> int:
 
 
 def _pairs(given: VerifyInput, verifier: Verifier, lengths: Mapping[int, int]) -> list[WindowPair]:
-    """Return every claim that is not too long beside every window."""
     chunks = [(chunk, verifier.tokens_of(chunk.text)) for chunk in given.chunks]
     by_room: dict[int, list[Window]] = {}
     made = []

@@ -91,8 +91,6 @@ class Family:
 
 
 class _Config(BaseModel):
-    """What is read of ``config.json``."""
-
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
     architectures: list[str] = Field(default_factory=list)

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
-from ragtrace.backends._langfuse_scores import LangfuseScoreSink
-from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.readers import open_reader
+from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.access import Access
-from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch import BatchApi
+from ragtrace.judge.spec import BaseUrl
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit
 from ragtrace.cli.app import cli
 from ragtrace.clock import SystemClock

@@ -13,7 +13,7 @@ import pytest
 from ragtrace.backends import _jaeger_grpc
 from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.backends.otlp_sinks import OtlpGrpcSink
 from ragtrace.errors import ReadOversized, ReadUnavailable, SendRejected, SendUnconfirmed
 from ragtrace.traces.otlp import encode
 from tests.attack.hostile_server import MIB

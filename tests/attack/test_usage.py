@@ -15,7 +15,7 @@ from opentelemetry.util.types import AttributeValue
 
 from ragtrace import semconv
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit, budgeted
 from ragtrace.clock import SystemClock
 from ragtrace.judge import open_embedder, open_judge

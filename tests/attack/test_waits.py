@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragtrace.backends.http_api import HttpApi
-from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.backends.otlp_sinks import OtlpGrpcSink
 from ragtrace.durations import LONGEST_WAIT_S
 from ragtrace.errors import JudgeUnavailable, SendRetryable
 from ragtrace.http.retry import retry_after_s_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragtrace.backfill.resume import pause
+from ragtrace.backfill.progress import pause
 from ragtrace.budget import (
     Budget,
     BudgetGuard,

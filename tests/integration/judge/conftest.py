@@ -13,6 +13,7 @@ import pytest
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.openai import OpenAICompatibleJudge
 
+SECRET = "sk-very-secret"
 Answer = tuple[int, Any]
 """Status and body: a value is sent as JSON, ``bytes`` as they are."""
 
@@ -79,3 +80,16 @@ def bare_judge(url: str, *, key: str = "k", timeout_s: float = 20) -> OpenAIComp
     )
     assert isinstance(opened, OpenAICompatibleJudge)
     return opened
+
+
+@pytest.fixture
+async def judge(endpoint: Endpoint) -> AsyncIterator[OpenAICompatibleJudge]:
+    """Open a judge without layers at the endpoint."""
+    opened = bare_judge(endpoint.url, key=SECRET)
+    yield opened
+    await opened.aclose()
+
+
+def rejection(message: str, *, status: int = 400, **error: Any) -> Answer:
+    """Answer that the request is refused."""
+    return status, {"error": {"message": message, **error}}

@@ -22,10 +22,9 @@ from ragtrace.errors import (
 )
 from ragtrace.judge import open_judge, spent_by
 from ragtrace.judge.access import Access
-from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch import BatchApi, BatchJudge, BatchLane, BatchLog, batches_of
 from ragtrace.judge.openai import OpenAICompatibleJudge
-from ragtrace.judge.spec import BatchSettings, JudgeSettings
+from ragtrace.judge.spec import BaseUrl, BatchSettings, JudgeSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion

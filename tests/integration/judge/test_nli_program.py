@@ -54,15 +54,6 @@ def test_the_program_evaluates_by_a_folder(tmp_path: Path) -> None:
     assert [verdict["label"] for verdict in result["verdicts"]] == ["supported", "unsupported"]
 
 
-def test_the_program_names_the_file_that_is_missing(tmp_path: Path) -> None:
-    folder = Verifier().write(tmp_path / "verifier")
-    (folder / "tokenizer.json").unlink()
-    found = evaluate(tmp_path, f"nli:{folder}")
-    assert found.returncode != 0
-    assert f"{folder}: there is no tokenizer.json" in found.stderr
-    assert "Traceback" not in found.stderr
-
-
 def test_a_model_of_the_hub_is_downloaded_once_and_only_the_files_it_needs(tmp_path: Path) -> None:
     folder = Verifier().write(tmp_path / "there", file="onnx/model.onnx")
     Verifier().write(folder, file="onnx/model_fp16.onnx")

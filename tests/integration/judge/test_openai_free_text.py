@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
-from tests.integration.judge.conftest import bare_judge
+from tests.integration.judge.conftest import rejection
 
 RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
-
-
-class Asked(BaseModel):
-    question: str = "Why?"
 
 
 def request(sampling: SamplingParameters | None = None) -> JudgeRequest[FreeText]:
@@ -26,7 +20,7 @@ def request(sampling: SamplingParameters | None = None) -> JudgeRequest[FreeText
         system="",
         user="Why?",
         reply_type=FreeText,
-        inputs=Asked(),
+        inputs=FreeText(text="?"),
         max_output_tokens=1024,
         sampling=sampling,
     )
@@ -40,17 +34,6 @@ def completion(text: str, *, finish: str = "stop", reasoning: int = 0) -> tuple[
     }
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
     return 200, {"choices": [choice], "usage": spent}
-
-
-def rejection(message: str) -> tuple[int, Any]:
-    return 400, {"error": {"message": message}}
-
-
-@pytest.fixture
-async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = bare_judge(endpoint.url, key="k", timeout_s=20)
-    yield opened
-    await opened.aclose()
 
 
 @pytest.mark.parametrize("text", ["Because.", "", "```json\n{]", "<think>x</think> y"])
@@ -109,7 +92,6 @@ async def test_prescribed_sampling_is_sent_and_nothing_else(
 @pytest.mark.parametrize(
     ("parameter", "complaint"),
     [
-        ("temperature", "Unsupported value: 'temperature'"),
         ("top_p", "top_p is not allowed"),
         ("response_format", "JSON mode is not supported"),
     ],

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
 from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge
-from ragtrace.ports import JudgeRequest, YesProbability
-from tests.integration.judge.conftest import bare_judge
+from ragtrace.ports import FreeText, JudgeRequest, YesProbability
+from tests.integration.judge.conftest import rejection
 
 Places = list[dict[str, float]]
 """Probabilities of the likeliest tokens, place by place."""
-
-
-class Asked(BaseModel):
-    question: str = "Is it?"
 
 
 def request() -> JudgeRequest[YesProbability]:
@@ -28,7 +22,7 @@ def request() -> JudgeRequest[YesProbability]:
         system="Answer Yes or No.",
         user="Is it?",
         reply_type=YesProbability,
-        inputs=Asked(),
+        inputs=FreeText(text="?"),
         max_output_tokens=16,
     )
 
@@ -47,17 +41,6 @@ def completion(places: Places | None, *, text: str = "Yes", legacy: bool = False
 
 def tops(log: dict[str, float]) -> list[dict[str, Any]]:
     return [{"token": token, "logprob": value} for token, value in log.items()]
-
-
-def rejection(message: str) -> tuple[int, Any]:
-    return 400, {"error": {"message": message}}
-
-
-@pytest.fixture
-async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = bare_judge(endpoint.url, key="k", timeout_s=20)
-    yield opened
-    await opened.aclose()
 
 
 async def test_one_token_is_asked_for_with_the_likeliest_twenty(

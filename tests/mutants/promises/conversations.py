@@ -12,7 +12,7 @@ _FINDINGS: Final = "ragtrace/conversations/findings.py"
 _STAGE: Final = "collector/ragtrace_collector/sessions/stage.py"
 _FINDINGS_TESTS: Final = "tests/unit/conversations/test_findings.py"
 _STAGE_TESTS: Final = "tests/integration/collector/test_sessions.py"
-_BACKFILL: Final = "ragtrace/backfill/sessions.py"
+_BACKFILL: Final = "ragtrace/backfill/pipeline.py"
 _BACKFILL_TESTS: Final = "tests/integration/cli/test_backfill_sessions.py"
 
 MUTANTS: Final = (

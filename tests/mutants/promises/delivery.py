@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _DELIVERING: Final = "collector/ragtrace_collector/deliver/outbox.py"
-_ANSWER: Final = "ragtrace/backends/_otlp_answer.py"
+_ANSWER: Final = "ragtrace/backends/otlp_sinks.py"
 _SINK_TESTS: Final = "tests/unit/backends/test_sinks.py"
 _UNREADABLE_TESTS: Final = "tests/attack/test_unreadable_answers.py"
 _SOAK_TESTS: Final = "tests/soak/test_soak.py"
@@ -48,7 +48,7 @@ MUTANTS: Final = (
         file="ragtrace/http/retry.py",
         old="statuses=frozenset({429, 502, 503, 504})",
         new="statuses=frozenset({429, 502, 504})",
-        tests=(f"{_SINK_TESTS}::test_http_codes_of_a_passing_trouble_are_retryable",),
+        tests=(f"{_SINK_TESTS}::test_each_http_status_is_a_passing_trouble_or_final_or_about_the_sender",),
     ),
     Mutant(
         promise="redirects",

@@ -57,7 +57,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="what a back end answers may be of any size",
-        file="ragtrace/backends/_http_sink.py",
+        file="ragtrace/backends/otlp_sinks.py",
         old="LONGEST_BODY: Final = 1 << 20",
         new="LONGEST_BODY: Final = 1 << 40",
         tests=("tests/attack/test_unreadable_answers.py::test_an_unreadable_yes_is_told_as_what_it_is",),
@@ -65,7 +65,7 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="a yes over gRPC that is too large is taken for a refusal",
-        file="ragtrace/backends/otlp_grpc.py",
+        file="ragtrace/backends/otlp_sinks.py",
         old='        return "CLIENT:" in details or (',
         new='        return "-" in details or (',
         tests=(f"{_GRPC_SIZES}::test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read",),

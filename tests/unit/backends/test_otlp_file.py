@@ -46,14 +46,10 @@ async def test_each_request_is_one_line_of_otlp_json(path: Path) -> None:
     assert path.read_text() == f"{encode_json([FIRST])}\n{encode_json([SECOND])}\n"
 
 
-async def test_what_was_written_is_read_back(path: Path) -> None:
+async def test_what_was_written_is_read_back_from_a_folder_that_was_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "traces.jsonl"
     await write(path, FIRST, SECOND)
     assert await read(path) == [a_trace(FIRST, SECOND)]
-
-
-async def test_folders_are_made(tmp_path: Path) -> None:
-    await write(tmp_path / "a" / "b" / "traces.jsonl", FIRST)
-    assert len(await read(tmp_path / "a" / "b" / "traces.jsonl")) == 1
 
 
 async def test_many_senders_at_once_write_whole_lines(path: Path) -> None:
@@ -86,21 +82,11 @@ async def test_text_of_another_program_is_left_alone(path: Path) -> None:
     assert path.read_text().splitlines()[0] == "# notes"
 
 
-async def test_request_that_was_written_before_a_crash_is_not_doubled(path: Path) -> None:
-    await write(path, FIRST, SECOND)
-    await write(path, FIRST, SECOND, THIRD)
-    assert len(path.read_text().splitlines()) == 3
-
-
-async def test_request_that_comes_again_while_the_file_is_written_is_not_doubled(path: Path) -> None:
-    await write(path, FIRST, SECOND, FIRST, THIRD, FIRST)
-    assert len(path.read_text().splitlines()) == 3
-
-
-async def test_spans_that_come_again_among_others_are_not_doubled(path: Path) -> None:
-    await write(path, FIRST, SECOND)
+async def test_spans_that_come_again_are_not_doubled(path: Path) -> None:
+    await write(path, FIRST, SECOND, FIRST)
+    await write(path, FIRST, SECOND)  # as after a crash
     await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))
-    assert path.read_text().splitlines()[2:] == [encode_json([THIRD])]
+    assert path.read_text().splitlines() == [encode_json([span]) for span in (FIRST, SECOND, THIRD)]
 
 
 async def test_a_line_longer_than_the_tail_is_remembered(path: Path) -> None:
@@ -215,3 +201,19 @@ async def test_trace_is_the_same_however_often_it_is_asked_for(form: str, tmp_pa
         asked = [await reader.get(traces[1][0].trace_id) for _ in range(3)]
         assert await reader.get("f" * 32) is None
     assert asked[0] == asked[1] == asked[2] == Trace.of(traces[1][0].trace_id, traces[1])
+
+
+async def test_a_file_that_grew_or_was_written_again_is_looked_at_again(path: Path) -> None:
+    other = replace(a_span(7), trace_id=OTHER_ID)
+    path.write_text(f"{encode_json([FIRST])}\n")
+    os.utime(path, ns=(10**18, 10**18))
+    async with aclosing(OtlpFileReader(path)) as reader:
+        for _ in range(2):  # the second time by an index of lines
+            assert await reader.get(TRACE_ID) == a_trace(FIRST)
+        with path.open("a") as file:
+            file.write(f"{encode_json([SECOND])}\n{encode_json([other])}")
+        assert await reader.get(TRACE_ID) == a_trace(FIRST, SECOND)
+        assert await reader.get(OTHER_ID) == Trace.of(OTHER_ID, [other])
+        path.write_text(f"{encode_json([other])}\n")
+        assert await reader.get(TRACE_ID) is None
+        assert await reader.get(OTHER_ID) == Trace.of(OTHER_ID, [other])

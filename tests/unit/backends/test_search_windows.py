@@ -46,21 +46,16 @@ async def searched(times: list[int], limit: int) -> list[SearchWindow]:
 
 
 @given(st.lists(st.integers(0, END - 1), max_size=60), st.integers(1, 8))
-async def test_what_is_not_found_is_in_a_window_that_says_so(times: list[int], limit: int) -> None:
+async def test_windows_have_no_gap_and_say_if_they_are_cut(times: list[int], limit: int) -> None:
     found = await searched(times, limit)
+    ends = [window.until_ns for window in found]
+    assert [window.since_ns for window in found] == [0, *ends[:-1]]
+    assert ends[-1] == END
     ids = [trace_id for window in found for trace_id in window.found]
     cut = [window for window in found if window.is_cut]
     missing = {number for number in range(len(times)) if str(number) not in ids}
     assert len(ids) == len(set(ids))
     assert all(any(each.since_ns <= times[number] < each.until_ns for each in cut) for number in missing)
-
-
-@given(st.lists(st.integers(0, END - 1), max_size=60), st.integers(1, 8))
-async def test_windows_follow_one_another_without_a_gap(times: list[int], limit: int) -> None:
-    found = await searched(times, limit)
-    ends = [window.until_ns for window in found]
-    assert [window.since_ns for window in found] == [0, *ends[:-1]]
-    assert ends[-1] == END
 
 
 async def test_only_the_shortest_window_is_cut() -> None:

@@ -23,6 +23,7 @@ from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
 
 METRICS: tuple[Metric, ...] = (metric_named("faithfulness"),)
+PLAIN = Evaluator(metrics=METRICS, judge=ScriptedJudge())
 
 
 def with_verdicts(stored: Trace, sink: MemorySink) -> Trace:
@@ -38,7 +39,7 @@ async def no_pause(_seconds: float) -> None:
 async def test_every_stored_answer_gets_its_verdict_in_its_own_trace() -> None:
     sink = MemorySink()
     stored = StoredTraces(rag_trace(0, RIGHT), rag_trace(1, WRONG))
-    report = await backfill(stored, sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()))
+    report = await backfill(stored, sink, evaluator=PLAIN)
     assert [(span.trace_id, span.name) for span in sink.spans] == [
         (trace_id(0), "evaluation pass"),
         (trace_id(1), "evaluation fail"),
@@ -54,7 +55,7 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
     await backfill(
         StoredTraces(rag_trace(chosen)),
         sink,
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
+        evaluator=PLAIN,
         selection=Selection(sampling=SamplingPlan(ratio=0.5)),
     )
     attributes = sink.spans[0].attributes
@@ -68,84 +69,37 @@ async def test_rules_choose_what_the_collector_would_choose() -> None:
     errors = Rule(name="asked", attributes={"ragtrace.kind": ValueTest(("rag",))}, rate=1.0)
     plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=ValueTest(("x",)))))
     report = await backfill(
-        StoredTraces(rag_trace(0), plain_trace(1)),
-        sink,
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-        selection=Selection(sampling=plan),
+        StoredTraces(rag_trace(0), plain_trace(1)), sink, evaluator=PLAIN, selection=Selection(sampling=plan)
     )
     assert [span.attributes["ragtrace.sample.rule"] for span in sink.spans] == ["asked"]
     assert report.records == report.judged + report.sampled_out
 
 
-async def test_second_run_sends_the_same_span_ids() -> None:
-    first, second = MemorySink(), MemorySink()
-    for sink in (first, second):
-        await backfill(
-            StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
-        )
-    assert first.spans[0].span_id == second.spans[0].span_id
-
-
-async def test_answers_with_a_verdict_in_the_source_are_left_out() -> None:
+@pytest.mark.parametrize("where", ["source", "destination"])
+async def test_answers_with_a_verdict_there_are_left_out(where: str) -> None:
     sink, judge = MemorySink(), ScriptedJudge()
-    await backfill(
-        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN)
+    done = {SpanId(span.trace_id, span.span_id) for span in sink.spans}
+    report = await backfill(
+        StoredTraces(with_verdicts(rag_trace(), sink) if where == "source" else rag_trace()),
+        sink,
+        evaluator=Evaluator(metrics=METRICS, judge=judge),
+        selection=Selection(done=done if where == "destination" else frozenset()),
     )
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    report = await backfill(judged, sink, evaluator=Evaluator(metrics=METRICS, judge=judge))
     assert (report.already_evaluated, report.judged, report.sent) == (1, 0, 0)
     assert judge.requests == []
 
 
-async def test_another_evaluator_is_a_second_opinion() -> None:
+async def test_an_opinion_takes_the_place_of_the_one_before_about_the_same_metric_alone() -> None:
     sink = MemorySink()
-    await backfill(
-        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
-    )
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    stricter = (metric_named("faithfulness", threshold=0.9),)
-    report = await backfill(judged, sink, evaluator=Evaluator(metrics=stricter, judge=ScriptedJudge()))
-    assert (report.already_evaluated, report.sent) == (0, 1)
-    first, second = sink.spans
-    assert semconv.EVAL_SUPERSEDES not in first.attributes
-    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
-async def test_a_third_opinion_takes_the_place_of_the_second() -> None:
-    sink = MemorySink()
-    for threshold in (0.9, 0.8, 0.7):
+    opinions = [metric_named("faithfulness", threshold=threshold) for threshold in (0.9, 0.8, 0.7)]
+    for metric in (*opinions, metric_named("context_relevance")):
         judged = StoredTraces(with_verdicts(rag_trace(), sink))
-        metrics = (metric_named("faithfulness", threshold=threshold),)
-        await backfill(judged, sink, evaluator=Evaluator(metrics=metrics, judge=ScriptedJudge()))
-    _, second, third = sink.spans
-    assert third.attributes[semconv.EVAL_SUPERSEDES] == second.span_id
-
-
-async def test_an_opinion_about_another_metric_takes_no_place() -> None:
-    sink = MemorySink()
-    await backfill(
-        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
-    )
-    other = (metric_named("context_relevance"),)
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    await backfill(judged, sink, evaluator=Evaluator(metrics=other, judge=ScriptedJudge()))
-    assert semconv.EVAL_SUPERSEDES not in sink.spans[1].attributes
-
-
-async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
-    sink, judge = MemorySink(), ScriptedJudge()
-    await backfill(
-        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
-    )
-    done = {SpanId(span.trace_id, span.span_id) for span in sink.spans}
-    report = await backfill(
-        StoredTraces(rag_trace()),
-        sink,
-        evaluator=Evaluator(metrics=METRICS, judge=judge),
-        selection=Selection(done=done),
-    )
-    assert report.already_evaluated == 1
-    assert judge.requests == []
+        report = await backfill(judged, sink, evaluator=Evaluator(metrics=(metric,), judge=ScriptedJudge()))
+        assert (report.already_evaluated, report.sent) == (0, 1)
+    first, second, third, other = sink.spans
+    replaced = [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in (first, second, third, other)]
+    assert replaced == [None, first.span_id, second.span_id, None]
 
 
 async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_tries_them() -> None:
@@ -169,9 +123,7 @@ async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
     trace: Trace, reason: str, carriers: int
 ) -> None:
     sink = MemorySink()
-    report = await backfill(
-        StoredTraces(trace), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
-    )
+    report = await backfill(StoredTraces(trace), sink, evaluator=PLAIN)
     assert (report.ineligible, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
     assert report.is_clean
 
@@ -179,24 +131,16 @@ async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
 async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named() -> None:
     asked = Selection(trace_ids=(trace_id(0), trace_id(7)))
     report = await backfill(
-        StoredTraces(plain_trace(0), rag_trace(1)),
-        MemorySink(),
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-        selection=asked,
+        StoredTraces(plain_trace(0), rag_trace(1)), MemorySink(), evaluator=PLAIN, selection=asked
     )
-    assert (report.traces, report.without_record, report.not_found) == (1, 1, (trace_id(7),))
+    assert (report.traces, report.without_record, report.not_found) == (1, 1, [trace_id(7)])
     assert not report.is_clean
 
 
 async def test_limit_stops_after_so_many_new_answers() -> None:
     sink = MemorySink()
     stored = StoredTraces(*(rag_trace(number) for number in range(5)))
-    await backfill(
-        stored,
-        sink,
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-        selection=Selection(limit=2),
-    )
+    await backfill(stored, sink, evaluator=PLAIN, selection=Selection(limit=2))
     assert [span.trace_id for span in sink.spans] == [trace_id(0), trace_id(1)]
 
 
@@ -212,10 +156,7 @@ async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lo
     for each in sorted((ratio, higher)):
         sink = MemorySink()
         report = await backfill(
-            stored,
-            sink,
-            evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-            selection=Selection(sampling=SamplingPlan(ratio=each)),
+            stored, sink, evaluator=PLAIN, selection=Selection(sampling=SamplingPlan(ratio=each))
         )
         skipped, failed = sum(report.ineligible.values()), sum(report.failed.values())
         accounted = report.sampled_out + report.already_evaluated + report.judged + skipped + failed
@@ -231,32 +172,20 @@ async def test_a_sink_that_is_busy_is_tried_again_after_the_time_it_asked_for() 
         pauses.append(seconds)
 
     sink = MemorySink(failures=[SendRetryable("busy", retry_after_s=7), SendRetryable("busy")])
-    report = await backfill(
-        StoredTraces(rag_trace()),
-        sink,
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-        sleep=pause,
-    )
+    report = await backfill(StoredTraces(rag_trace()), sink, evaluator=PLAIN, sleep=pause)
     assert (report.sent, pauses) == (1, [7, 1.0])
 
 
 async def test_a_sink_that_stays_away_ends_the_run_and_says_what_was_sent() -> None:
     gone = MemorySink(failures=[SendRetryable("nobody listens")] * 99)
     with pytest.raises(SendRetryable, match=r"nobody listens \(tried 27 times; carriers sent before: 0\)"):
-        await backfill(
-            StoredTraces(rag_trace()),
-            gone,
-            evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-            sleep=no_pause,
-        )
+        await backfill(StoredTraces(rag_trace()), gone, evaluator=PLAIN, sleep=no_pause)
 
 
 async def test_a_carrier_that_is_refused_does_not_stop_the_others() -> None:
     sink = MemorySink(failures=[SendRejected("too old")])
     stored = StoredTraces(rag_trace(0), rag_trace(1))
-    report = await backfill(
-        stored, sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()), concurrency=1
-    )
+    report = await backfill(stored, sink, evaluator=PLAIN, concurrency=1)
     assert (report.sent, report.rejected, report.is_clean) == (1, {"too old": 1}, False)
 
 
@@ -267,9 +196,7 @@ async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
         shown.append(answer.record.id.partition(":")[0])
 
     stored = StoredTraces(*(rag_trace(number) for number in range(20)))
-    await backfill(
-        stored, MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()), on_evaluated=show
-    )
+    await backfill(stored, MemorySink(), evaluator=PLAIN, on_evaluated=show)
     assert shown == [trace_id(number) for number in range(20)]
 
 
@@ -283,12 +210,7 @@ async def test_answers_are_found_where_a_mapping_says() -> None:
     )
     selection = Selection(rules=ExtractRules(mapping=mapping))
     sink = MemorySink()
-    report = await backfill(
-        StoredTraces(trace),
-        sink,
-        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
-        selection=selection,
-    )
+    report = await backfill(StoredTraces(trace), sink, evaluator=PLAIN, selection=selection)
     assert (report.judged, [span.name for span in sink.spans]) == (1, ["evaluation pass"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill._kept_turns import KeptTurns
+from ragtrace.backfill.progress import KeptTurns
 from ragtrace.conversations.judging import PlacedTurn, SessionName
 from ragtrace.conversations.turns import SessionSettings, Turn
 from ragtrace.traces.trace import Span

@@ -13,8 +13,6 @@ from ragtrace.errors import JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavai
 from ragtrace.judge import AdaptiveLimiter
 from tests.patience import PATIENCE_S
 
-OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
-
 
 async def one(limiter: AdaptiveLimiter, failure: JudgeError | None = None) -> None:
     with suppress(JudgeError):
@@ -23,17 +21,13 @@ async def one(limiter: AdaptiveLimiter, failure: JudgeError | None = None) -> No
                 raise failure
 
 
-@pytest.mark.parametrize("overload", OVERLOADS, ids=["429", "time-out"])
-async def test_an_overload_halves_the_pace(overload: JudgeError) -> None:
+@pytest.mark.parametrize(
+    ("failure", "pace"), [(JudgeUnavailable("429"), 4), (JudgeTimeout("late"), 4), (JudgeNonsense("?"), 8)]
+)
+async def test_an_overload_halves_the_pace_and_no_other_failure(failure: JudgeError, pace: int) -> None:
     limiter = AdaptiveLimiter(8)
-    await one(limiter, overload)
-    assert limiter.limit == 4
-
-
-async def test_a_failure_of_another_kind_leaves_the_pace() -> None:
-    limiter = AdaptiveLimiter(8)
-    await one(limiter, JudgeNonsense("?"))
-    assert limiter.limit == 8
+    await one(limiter, failure)
+    assert limiter.limit == pace
 
 
 async def test_requests_of_one_round_cut_the_pace_once() -> None:

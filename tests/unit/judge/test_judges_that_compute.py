@@ -27,18 +27,14 @@ RECORD = RagRecord(
 )
 
 
-async def test_the_lexical_judge_abstains_from_the_worth_of_statements() -> None:
+async def test_the_lexical_judge_abstains_from_the_worth_of_statements_and_chunks() -> None:
     steps = StepSession(RECORD, LexicalJudge())
+    assert {each.label for each in (await steps.chunks()).verdicts} == {VerdictLabel.UNJUDGED}
+    assert steps.usage.calls == 1
     statements = await steps.relevance()
     assert {each.label for each in statements} == {VerdictLabel.UNJUDGED}
     assert all("comparing words" in (each.reason or "") for each in statements)
     assert len((await steps.extract()).claims) == 2
-
-
-async def test_the_lexical_judge_abstains_from_the_worth_of_chunks() -> None:
-    steps = StepSession(RECORD, LexicalJudge())
-    assert {each.label for each in (await steps.chunks()).verdicts} == {VerdictLabel.UNJUDGED}
-    assert steps.usage.calls == 1
 
 
 async def test_the_lexical_judge_looks_a_reference_up_as_it_does_claims() -> None:

@@ -72,26 +72,22 @@ async def test_an_unavailable_judge_is_asked_again_after_growing_pauses() -> Non
     assert [0.25 <= waits.taken[0] <= 0.5, 0.5 <= waits.taken[1] <= 1, 1 <= waits.taken[2] <= 2] == [True] * 3
 
 
-async def test_retries_end() -> None:
-    waits, inner = Waits(), failing(*(busy() for _ in range(9)))
-    with pytest.raises(JudgeUnavailable):
+@pytest.mark.parametrize(
+    ("error", "asked", "pauses"),
+    [
+        (busy(), 3, 2),
+        (busy(retry_after_s=3600), 1, 0),  # longer than its patience
+        *((kind("no"), 1, 0) for kind in (JudgeTimeout, JudgeRefused, JudgeNonsense)),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+async def test_retries_end_and_begin_only_where_they_may_help(
+    error: JudgeError, asked: int, pauses: int
+) -> None:
+    waits, inner = Waits(), failing(*[error] * 9)
+    with pytest.raises(type(error)) as caught:
         await Retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
-    assert (len(inner.requests), len(waits.taken)) == (3, 2)
-
-
-async def test_a_pause_longer_than_patience_is_not_waited_for() -> None:
-    waits, inner = Waits(), failing(busy(retry_after_s=3600))
-    with pytest.raises(JudgeUnavailable) as caught:
-        await Retrying(inner, Backoff(), sleep=waits.sleep).ask(text_request())
-    assert (len(inner.requests), waits.taken, caught.value.retry_after_s) == (1, [], 3600)
-
-
-@pytest.mark.parametrize("error", [JudgeTimeout, JudgeRefused, JudgeNonsense])
-async def test_what_will_not_get_better_is_not_asked_again(error: type[JudgeError]) -> None:
-    waits, inner = Waits(), failing(error("no"))
-    with pytest.raises(error):
-        await Retrying(inner, Backoff(), sleep=waits.sleep).ask(text_request())
-    assert (len(inner.requests), waits.taken) == (1, [])
+    assert (len(inner.requests), len(waits.taken), caught.value) == (asked, pauses, error)
 
 
 async def test_usage_covers_all_attempts() -> None:

@@ -1,4 +1,8 @@
-"""Scores for back ends that do not read carriers: one per metric, on the answer's span."""
+"""Scores for back ends that do not read carriers: one per metric, on the answer's span.
+
+Langfuse's follow its documentation and are tested against documented requests, not a real server, which needs
+ClickHouse, Redis and an object store.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
+from ragtrace.backends.otlp_sinks import HttpSink
+from ragtrace.errors import SendRejected
+from ragtrace.http.retry import REPEATABLE
 from ragtrace.model import AttributeValue, Label
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent
@@ -272,3 +279,90 @@ def _plain(value: object) -> AttributeValue:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+class LangfuseScoreSink(HttpSink):
+    """Post one score per metric on the answer's observation. Spans other than carriers are ignored."""
+
+    retryable = REPEATABLE.statuses
+    """Langfuse overwrites a score of the same id."""
+
+    async def send(self, request: bytes) -> None:
+        """Post the scores of the carriers in a request; without any, only check the keys.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendRejected: refused.
+            SendRefused: every request is refused.
+        """
+        scores = scores_in(request)
+        if not scores:
+            await self._sender.ask("GET", "/api/public/projects")
+        for score in scores:
+            await self._sender.ask(
+                "POST",
+                "/api/public/scores",
+                body=json.dumps(_body(score)).encode(),
+                headers={"content-type": "application/json"},
+            )
+
+
+def _body(score: Score) -> dict[str, AttributeValue]:
+    """Return the request body: a number for a score, or a word for a skipped or failed metric.
+
+    The word has another score name, because Langfuse allows one type per name.
+    """
+    value: dict[str, AttributeValue] = (
+        {"name": f"{score.metric}.label", "value": score.label, "dataType": "CATEGORICAL"}
+        if score.value is None
+        else {"name": score.metric, "value": score.value, "dataType": "NUMERIC"}
+    )
+    return {
+        "id": f"{score.carrier_id}-{score.metric}",
+        "traceId": score.trace_id,
+        **({"observationId": score.span_id} if score.span_id else {}),
+        **value,
+        "comment": score.explanation,
+        "metadata": score.metadata,
+    }
+
+
+_PATH: Final = "/v1/span_annotations?sync=true"
+"""It responds after storing the annotations, and reports a missing span."""
+_NO_SUCH_SPAN: Final = 404
+_ANNOTATORS: Final = {"deterministic": "CODE", "human": "HUMAN"}
+"""Phoenix's words, by the type of the evaluator; a language model's is ``LLM``."""
+
+
+class PhoenixAnnotationSink(HttpSink):
+    """Post one annotation per metric on the answer's span. Spans other than carriers are ignored."""
+
+    retryable = REPEATABLE.statuses
+    """Phoenix overwrites an annotation of the same identifier."""
+
+    async def send(self, request: bytes) -> None:
+        """Post the scores of the carriers in a request; without any, only check that Phoenix accepts scores.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendRejected: refused, or Phoenix has no such span.
+            SendRefused: every request is refused.
+        """
+        body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
+        headers = {"content-type": "application/json"}
+        reply = await self._sender.ask(
+            "POST", _PATH, body=body.encode(), headers=headers, understood={_NO_SUCH_SPAN}
+        )
+        if reply.status == _NO_SUCH_SPAN:
+            raise SendRejected(f"{self.name} has no such span: send the traces there first")
+
+
+def _annotation(score: Score) -> dict[str, AttributeValue]:
+    return {
+        "span_id": score.span_id,
+        "name": score.metric,
+        "annotator_kind": _ANNOTATORS.get(score.evaluator_type, "LLM"),
+        "result": {"label": score.label, "score": score.value, "explanation": score.explanation},
+        "metadata": score.metadata,
+        "identifier": score.carrier_id,
+    }

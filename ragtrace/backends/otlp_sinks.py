@@ -1,0 +1,432 @@
+"""Sinks for OTLP over HTTP and gRPC, and what is common to all sinks over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, cast
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.http import UnreadableBody, open_client, redirected_to
+from ragtrace.http.retry import OTLP, retry_after_s_in
+from ragtrace.http.tls import ClientTls
+from ragtrace.ports import SpanSink
+from ragtrace.traces.evaluation_logs import encode_evaluation_logs
+from ragtrace.traces.otlp import decode
+
+if TYPE_CHECKING:
+    import grpc
+    import httpx
+
+
+_REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
+"""Errors of the sender or the address, whatever the payload."""
+
+LONGEST_BODY: Final = 1 << 20
+"""The size limit of a response body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A receiver's response."""
+
+    status: int
+    body: bytes | None
+    """``None`` if it is unreadable."""
+
+
+class HttpSender:
+    """Sends requests to one receiver. It connects on the first request."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+        retryable: Collection[int],
+    ) -> None:
+        self._base_url = base_url
+        self._headers = dict(headers or {})
+        self._verify = tls.context() if tls else True
+        self._timeout_s = timeout_s
+        self._retryable = retryable
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and query."""
+        import httpx
+
+        url = httpx.URL(self._base_url)
+        return str(url.copy_with(username=None, password=None, query=None))
+
+    async def ask(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        understood: Collection[int] = (),
+    ) -> Reply:
+        """Return the receiver's response: a success, or a status that the caller handles.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendRejected: refused.
+            SendRefused: every request is refused.
+        """
+        import httpx  # deferred: only for senders over HTTP
+
+        asked = {"accept-encoding": "identity", **self._headers, **(headers or {})}
+        status: int | None = None
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),  # httpx applies its timeout to each piece
+                self._open().stream(
+                    method, f"{self._base_url}{path}", content=body, headers=asked
+                ) as response,
+            ):
+                if response.status_code not in understood:
+                    self._raise_for_status(response)
+                status = response.status_code
+                return Reply(status=status, body=await _body(response))
+        except TimeoutError as exc:
+            failure = f"{self.name} did not answer within {self._timeout_s:g} s"
+            cause: Exception = exc
+        except httpx.HTTPError as exc:
+            failure = f"{self.name} could not be reached: {type(exc).__name__} {exc}"
+            cause = exc
+        if status is not None:  # the status arrived, but the body broke off
+            return Reply(status=status, body=None)
+        raise SendRetryable(failure) from cause
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = open_client(
+                timeout_s=self._timeout_s, most_bytes=LONGEST_BODY, verify=self._verify
+            )
+        return self._client
+
+    def _raise_for_status(self, response: httpx.Response) -> None:
+        if response.is_success:
+            return
+        message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
+        if response.status_code in self._retryable:
+            raise SendRetryable(message, retry_after_s=retry_after_s_in(response.headers))
+        raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
+
+
+def _pointing(response: httpx.Response) -> str:
+    host = redirected_to(response)
+    return f": it redirects to {host}, which is not followed" if host else ""
+
+
+async def _body(response: httpx.Response) -> bytes | None:
+    try:
+        return await response.aread()
+    except UnreadableBody:
+        return None
+
+
+class HttpSink:
+    """Base class of HTTP sinks: one receiver, its name, and the retryable statuses."""
+
+    retryable: ClassVar[Collection[int]]
+    """Statuses after which a retry may help and is safe."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+    ) -> None:
+        self._sender = HttpSender(
+            url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable
+        )
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and query."""
+        return self._sender.name
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._sender.aclose()
+
+
+Response: TypeAlias = ExportTraceServiceResponse | ExportLogsServiceResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """What OTLP carries: where its requests go, and what answers them."""
+
+    path: str
+    method: str
+    """Of gRPC."""
+    response: type[Response]
+    noun: str
+
+
+TRACES: Final = Signal(
+    path="/v1/traces",
+    method="/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    response=ExportTraceServiceResponse,
+    noun="spans",
+)
+LOGS: Final = Signal(
+    path="/v1/logs",
+    method="/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    response=ExportLogsServiceResponse,
+    noun="log records",
+)
+
+
+def parse_answer(body: bytes, signal: Signal = TRACES) -> Response | None:
+    """Parse a response in protobuf or JSON, which some receivers always send; ``None`` if it is neither."""
+    try:
+        return signal.response.FromString(body)
+    except DecodeError:
+        pass
+    try:
+        return json_format.Parse(body, signal.response(), ignore_unknown_fields=True)
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def raise_for_rejected_items(sink: str, answer: Response) -> None:
+    """Raise SendRejected if the receiver took only a part: OTLP forbids retrying the same request.
+
+    By the specification, a message without rejected items is a warning, and the request was accepted.
+    """
+    if isinstance(answer, ExportLogsServiceResponse):
+        rejected, noun = answer.partial_success.rejected_log_records, LOGS.noun
+    else:
+        rejected, noun = answer.partial_success.rejected_spans, TRACES.noun
+    if rejected:
+        why = answer.partial_success.error_message or "no reason given"
+        raise SendRejected(f"{sink} rejected {rejected} {noun}: {why}", partial=True)
+
+
+class OtlpHttpSink(HttpSink):
+    """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``).
+
+    ``signal`` is what the requests carry: spans, unless told otherwise.
+    """
+
+    retryable = OTLP.statuses
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+        compression: Literal["none", "gzip"] = "none",
+        signal: Signal = TRACES,
+    ) -> None:
+        super().__init__(url, headers=headers, tls=tls, timeout_s=timeout_s)
+        self._compression = compression
+        self._signal = signal
+
+    async def send(self, request: bytes) -> None:
+        """Post the request and wait for the receiver's response.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendUnconfirmed: success by its status, with an unreadable response.
+            SendRejected: refused, in whole or in part.
+            SendRefused: every request is refused.
+        """
+        headers, body = {"content-type": "application/x-protobuf"}, request
+        if self._compression == "gzip":
+            headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
+        reply = await self._sender.ask("POST", body=body, headers=headers)
+        if reply.body is None:
+            raise SendUnconfirmed(
+                f"{self.name} answered {reply.status} with an unreadable response", again=True
+            )
+        answer = parse_answer(reply.body, self._signal)
+        if answer is None:  # such as the page of a proxy or of another web server
+            raise SendUnconfirmed(
+                f"{self.name} answered {reply.status} with a response that is not OTLP: "
+                f"is this the address of a receiver (…{self._signal.path})?",
+                again=False,
+            )
+        raise_for_rejected_items(self.name, answer)
+
+
+_REFUSING_CODES = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+"""Errors of the sender or the address, whatever the payload."""
+
+
+class OtlpGrpcSink:
+    """Send unchanged request bytes to an OTLP/gRPC receiver at ``host:port``.
+
+    ``signal`` is what the requests carry: spans, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        insecure: bool = True,
+        tls: ClientTls | None = None,
+        timeout_s: float = 10,
+        compression: Literal["none", "gzip"] = "none",
+        signal: Signal = TRACES,
+    ) -> None:
+        self._endpoint = endpoint
+        self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
+        self._insecure = insecure
+        self._pem = tls.pem() if tls else ()
+        self._timeout_s = timeout_s
+        self._compression = compression
+        self._signal = signal
+        self._channel: grpc.aio.Channel | None = None
+
+    @property
+    def name(self) -> str:
+        """``grpc://host:port`` or ``grpcs://host:port``."""
+        return f"{'grpc' if self._insecure else 'grpcs'}://{self._endpoint}"
+
+    async def send(self, request: bytes) -> None:
+        """Send the request and wait for the receiver's response.
+
+        Raises:
+            SendRetryable: not reachable, too slow, busy.
+            SendUnconfirmed: success by its status, with an unreadable response.
+            SendRejected: refused, in whole or in part.
+            SendRefused: every request is refused.
+        """
+        import grpc  # heavy, deferred: only for senders over gRPC
+
+        export = self._open().unary_unary(
+            self._signal.method,
+            request_serializer=None,  # the bytes are sent unchanged
+            response_deserializer=None,  # gRPC would report an unreadable response as a receiver error
+        )
+        try:
+            answer = await export(request, metadata=self._metadata, timeout=self._timeout_s)
+        except grpc.aio.AioRpcError as exc:
+            raise self._error(exc) from exc
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise SendRetryable(f"{self.name} was closed before it responded") from exc
+        parsed = parse_answer(answer, self._signal)
+        if parsed is None:
+            raise SendUnconfirmed(f"{self.name} answered OK with an unreadable response", again=True)
+        raise_for_rejected_items(self.name, parsed)
+
+    async def aclose(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close(None)
+            self._channel = None
+
+    def _open(self) -> grpc.aio.Channel:
+        # not in __init__: a channel belongs to the event loop that is running at its creation
+        if self._channel is None:
+            import grpc
+
+            gzip = grpc.Compression.Gzip if self._compression == "gzip" else grpc.Compression.NoCompression
+            options = [("grpc.max_receive_message_length", LONGEST_BODY)]
+            if self._insecure:
+                self._channel = grpc.aio.insecure_channel(self._endpoint, options, gzip)
+            else:
+                credentials = grpc.ssl_channel_credentials(*self._pem)
+                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options, gzip)
+        return self._channel
+
+    def _error(self, exc: grpc.aio.AioRpcError) -> SendError:
+        code, details = exc.code().name, exc.details() or ""
+        if _is_too_large(code, details) and self._is_about_the_answer(details):
+            message = f"{self.name} answered OK with an unreadable response: it is too large"
+            return SendUnconfirmed(message, again=True)
+        message = f"{self.name} answered {code}: {details}"
+        if code in _REFUSING_CODES:
+            return SendRefused(message)
+        if code not in OTLP.codes or _is_too_large(code, details):
+            return SendRejected(message)
+        return SendRetryable(message, retry_after_s=_retry_after_s(exc))
+
+    def _is_about_the_answer(self, details: str) -> bool:
+        """Say whether the response is too large, and not the request: only a success has a response.
+
+        gRPC does not say so of a packed one, but a request that was not packed is never unpacked.
+        """
+        return "CLIENT:" in details or ("Decompressed" in details and self._compression == "none")
+
+
+def _is_too_large(code: str, details: str) -> bool:
+    # gRPC reports it with the code of a busy receiver, but it is final
+    return code == "RESOURCE_EXHAUSTED" and "larger than max" in details
+
+
+def _retry_after_s(exc: grpc.aio.AioRpcError) -> float | None:
+    """Read google.rpc.RetryInfo from the trailing metadata."""
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2, status_pb2
+
+    for key, value in cast("Iterable[tuple[str, str | bytes]]", exc.trailing_metadata() or ()):
+        if key != "grpc-status-details-bin" or not isinstance(value, bytes):
+            continue
+        try:
+            for detail in status_pb2.Status.FromString(value).details:
+                retry_info = error_details_pb2.RetryInfo()
+                if detail.Unpack(retry_info):
+                    # not as a timedelta, which overflows at 300,000,000,000 seconds
+                    return float(retry_info.retry_delay.seconds + retry_info.retry_delay.nanos / 1e9)
+        except DecodeError:
+            return None
+    return None
+
+
+class EvaluationLogSink:
+    """Sends the records of the carriers in a request through a sink for logs. Other spans are ignored."""
+
+    def __init__(self, sink: SpanSink) -> None:
+        self._sink = sink
+
+    @property
+    def name(self) -> str:
+        """``logs:`` and the address: traces may go to the same one."""
+        return f"logs:{self._sink.name}"
+
+    async def send(self, request: bytes) -> None:
+        """Send the records of the carriers in a request; without any, an empty request.
+
+        Raises:
+            CodecError: the bytes are not OTLP.
+            SendRetryable: not reachable, too slow, busy.
+            SendUnconfirmed: success by its status, with an unreadable response.
+            SendRejected: refused, in whole or in part.
+            SendRefused: every request is refused.
+        """
+        await self._sink.send(encode_evaluation_logs(decode(request)))
+
+    async def aclose(self) -> None:
+        """Close the sink."""
+        await self._sink.aclose()
