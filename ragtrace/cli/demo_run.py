@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -170,11 +169,11 @@ def wait_for_page(url: str) -> None:
     Raises:
         RagtraceError: it does not come.
     """
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # proxies are not for this machine
+    page = urlsplit(url)
     fault: OSError | None = None
     for _ in range(_PAGE_TRIES):
         try:
-            with direct.open(url, timeout=5):
+            with socket.create_connection((page.hostname, page.port), timeout=5):
                 return
         except OSError as exc:
             fault = exc

@@ -222,7 +222,7 @@ class Memory:
 
 
 def of_store(memory: Memory) -> AnswerSource:
-    return store_source(memory, memory, name="store:ragtrace.db")
+    return store_source(memory, memory.kept, name="store:ragtrace.db")
 
 
 async def test_store_gives_the_spans_of_a_tenant_and_its_kept_carriers() -> None:
