@@ -53,3 +53,8 @@ class Db(Statements, Protocol):
 def skip_locked(db: Db) -> str:
     """Return what a query ends with so that its rows are this transaction's, without those of another one."""
     return " FOR UPDATE SKIP LOCKED" if db.writer else ""
+
+
+def keep_locked(db: Db) -> str:
+    """Return what a query ends with so that its rows stay as they are until this transaction ends."""
+    return " FOR UPDATE" if db.writer else ""

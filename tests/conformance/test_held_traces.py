@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from ragtrace.model import Sample
 from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces
 from ragtrace_collector.store.store import Store
+from tests.backends.postgres_server import Postgres
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 
@@ -52,7 +56,7 @@ async def finish(store: Store, job: Job = JOB, addition: bytes = ADDITION) -> bo
 
 
 async def sent_to(store: Store, sink: str = "back end") -> list[bytes]:
-    return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 100)]
+    return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 200)]
 
 
 async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
@@ -140,6 +144,45 @@ async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set
     await hold(store, ROOT, now_ns=1_000)
     assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == ReleasedTraces(0, 0)
     assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == ReleasedTraces(1, 0)
+
+
+async def hold_and_settle(store: Store, number: int) -> list[Job]:
+    traces = [rag_trace(each) for each in range(number)]
+    jobs = [replace(JOB, trace_id=root.trace_id, span_id=root.span_id) for root, *_ in traces]
+    for spans, job in zip(traces, jobs, strict=True):
+        await hold(store, *spans)
+        await store.decide_trace(job.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=20)
+    return jobs
+
+
+async def check_that_each_is_told(store: Store, jobs: Sequence[Job], is_on_span: Sequence[bool]) -> None:
+    sent = await sent_to(store)
+    assert sum(b"ragtrace.pass" in payload for payload in sent) == sum(is_on_span)
+    assert sent.count(b"carrier") == len(jobs) - sum(is_on_span)
+
+
+async def test_a_score_is_on_a_span_or_a_carrier_when_its_trace_is_released_meanwhile(store: Store) -> None:
+    jobs = await hold_and_settle(store, 60)
+    releasing = [store.release(before_ns=99, now_ns=99, most_bytes=PLENTY, limit=9) for _ in range(8)]
+    finishing = [finish(store, job) for job in jobs]
+    done = await asyncio.gather(*releasing[:4], *finishing, *releasing[4:])
+    await check_that_each_is_told(store, jobs, done[4:-4])
+
+
+async def test_it_is_when_another_process_releases_the_trace(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    one, two = [await Store.open(server, max_bytes=PLENTY, forward_to=FORWARD_TO) for _ in range(2)]
+    jobs = await hold_and_settle(one, 99)
+    releasing = [two.release(before_ns=99, now_ns=99, most_bytes=PLENTY, limit=1) for _ in jobs]
+
+    async def one_by_one(works: Sequence[Awaitable[Any]]) -> list[Any]:
+        return [await work for work in works]  # each in a transaction of its own
+
+    finishing = [finish(one, job) for job in jobs]
+    done, _ = await asyncio.gather(one_by_one(finishing), one_by_one(releasing))
+    await check_that_each_is_told(one, jobs, done)
+    for each in (one, two):
+        await each.aclose()
 
 
 async def test_held_traces_are_there_after_a_restart_and_released_once(place: Place) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.sql import Db, Rows
+from ragtrace.sql import Db, Rows, keep_locked
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.log_records import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
@@ -48,8 +48,8 @@ class HeldTraces:
             self._forward(db, part.payload)
 
     def ask(self, db: Db, trace_id: str) -> Rows:
-        """Look up whether a trace is held. If not, no other transaction holds it, since it is known."""
-        return db.execute("SELECT 1 FROM held WHERE trace_id = ?", (trace_id,))
+        """Look up whether a trace is held. That stays so until the transaction ends."""
+        return db.execute(f"SELECT 1 FROM held WHERE trace_id = ?{keep_locked(db)}", (trace_id,))
 
     def add(self, db: Db, job: Job, addition: bytes) -> None:
         """Store what to add to the answer span, when its held trace is released."""
@@ -102,7 +102,7 @@ class HeldTraces:
         )
 
     def _release_each(self, db: Db, rows: Iterable[tuple[str]]) -> None:
-        for (trace_id,) in rows:
+        for (trace_id,) in sorted(rows):  # in the order in which all writers lock traces
             self.release(db, trace_id)
 
     def _forward(self, db: Db, payload: bytes) -> None:

@@ -335,6 +335,10 @@ class _Work(NamedTuple):
     traces: Collection[str] = ()
     ask: Callable[[Db], None] | None = None
 
+    def asks(self, db: Db) -> None:
+        if self.ask:
+            self.ask(db)
+
 
 class _LostWriter(Exception):
     """This process must go on as another writer, without what it has under way."""
@@ -429,7 +433,11 @@ class PostgresCommits(Commits):
         All writers lock traces in the same order, so that they don't wait for one another in a circle.
         """
         traces = Counter(trace_id for each in works for trace_id in each.traces)
-        early = [each.ask if all(traces[one] == 1 for one in each.traces) else None for each in works]
+        early = {
+            number
+            for number, each in enumerate(works)
+            if each.ask and all(traces[one] == 1 for one in each.traces)
+        }
         connection = self._ready()
         commits = self._commits + 1
         try:
@@ -438,13 +446,14 @@ class PostgresCommits(Commits):
                 db.execute(_SETTINGS, (SCHEMA, str(self._writer)))
                 if traces:
                     db.execute(_LOCK_TRACES, ([*map(_storable, traces)],))
-                for ask in filter(None, early):
-                    ask(db)
-                results = []
-                for work, asked in zip(works, early, strict=True):
-                    if work.ask and not asked:
-                        work.ask(db)
-                    results.append(work.run(db))
+                for number in sorted(early, key=lambda each: sorted(works[each].traces)):
+                    works[number].asks(db)
+                results: dict[int, Any] = {}
+                # Who asked early runs early, before one that names no traces changes what was answered.
+                for number in sorted(range(len(works)), key=lambda each: each not in early):
+                    if number not in early:
+                        works[number].asks(db)
+                    results[number] = works[number].run(db)
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
                     raise _LostWriter("it was away for too long, and others have its work")
@@ -458,7 +467,7 @@ class PostgresCommits(Commits):
             if not self._was_committed(commits):
                 raise
         self._commits = commits
-        return results
+        return [results[number] for number in range(len(works))]
 
     def _was_committed(self, commits: int) -> bool:
         """Say whether the server committed a transaction whose answer was lost.
