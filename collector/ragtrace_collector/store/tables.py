@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index.tables import INDEX_TABLES
 
-VERSION: Final = 17
+VERSION: Final = 18
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
