@@ -230,7 +230,7 @@ def logs_request() -> bytes:
 
 POISON: Mapping[str, Sequence[bytes | None]] = {
     "empty": [None, b""],
-    "not_otlp": [SECRET, encode(rag_trace(7))[:-20], encode_json(rag_trace(8)).encode()],
+    "not_otlp": [SECRET, encode(rag_trace(7))[:-20], encode_json(rag_trace(8)).encode()[:-20]],
     "no_spans": [logs_request()],
     "too_large": [SECRET * 40_000],
 }

@@ -338,6 +338,6 @@ def test_the_collector_in_front_of_kafka_writes_what_ragtrace_reads(otelcol: Ote
     config, receiver = yaml.safe_load(file.read_text()), KafkaConfig(brokers=("127.0.0.1:9092",))
     exporter, pipelines = config["exporters"]["kafka"], config["service"]["pipelines"]
     assert exporter["partition_traces_by_id"] is True
-    assert exporter["traces"] == {"topic": receiver.topics[0], "encoding": receiver.encoding}
+    assert exporter["traces"] == {"topic": receiver.topics[0], "encoding": "otlp_proto"}
     assert "filter/carriers" in pipelines["traces/ragtrace"]["processors"]
     assert "filter/carriers" not in pipelines["traces/backend"]["processors"]

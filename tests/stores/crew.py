@@ -125,7 +125,7 @@ async def _work(url: str, folder: Path, name: str) -> None:
         try:
             store = await Store.open(PostgresServer(url, gone_s=GONE_S), max_bytes=1 << 30)
             break
-        except ConfigError:  # the server is away
+        except (ConfigError, StoreUnavailable):  # the server is away, or cut the line
             await asyncio.sleep(0.1)
     member = Member(store, said, name, ending)
     while True:

@@ -237,7 +237,11 @@ def _session_id(
         mapped = _first(mapping.session_of(each.span) for each in call.members)
         mapped = mapped or tree.first_above(call.members[0].span, mapping.session_of)
     told = mapped or _first(each.session_id for each in sources)
-    return told or tree.first_above(sources[0].span, lambda span: first_text(span, semconv.SESSION_ID))
+    return told or tree.first_above(sources[0].span, _own_session_id)
+
+
+def _own_session_id(span: Span) -> str | None:
+    return first_text(span, semconv.SESSION_ID)  # a name, since the tree remembers what each reader found
 
 
 def _gaps(
