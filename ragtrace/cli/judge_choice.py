@@ -11,7 +11,7 @@ import click
 from ragtrace.budget import Prices
 from ragtrace.cli.render import many, talk
 from ragtrace.clock import SystemClock
-from ragtrace.judge import CacheSettings, default_cache_path, spent_by
+from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
@@ -51,13 +51,6 @@ def introduce(judge: Judge) -> None:
             "  a heuristic of numbers, names and wording: it leaves many claims unjudged.\n"
             "  Do not base an alert on it alone. Use a model with --judge openai:MODEL."
         )
-
-
-def cache_settings(use: bool | None, path: str | None) -> CacheSettings | None:
-    """Return where replies are kept, if they are."""
-    if use is False or (use is None and path is None):
-        return None
-    return CacheSettings(path=path or default_cache_path())
 
 
 def is_free(evaluator: Evaluator, spec: JudgeSpec) -> bool:

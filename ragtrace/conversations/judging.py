@@ -44,8 +44,7 @@ def session_span(
     with the same evaluations give the same span id, so that a re-send is the same span.
     """
     start_ns, end_ns = last.start_ns, last.end_ns
-    is_old = options.carrier_time == "auto" and (now_ns - end_ns) / 1e9 >= options.tempo_slack_s
-    if options.carrier_time == "now" or is_old:
+    if options.is_dated_now(end_ns, now_ns=now_ns):
         start_ns, end_ns = now_ns - _LENGTH_NS, now_ns
     span_id = session_span_id(findings, name)
     return Span(

@@ -69,6 +69,11 @@ class AttachOptions:
     page_url: str = ""
     """Where ragtrace's page is, without a slash at the end: the carrier links to the answer there."""
 
+    def is_dated_now(self, end_ns: int, *, now_ns: int) -> bool:
+        """Return whether a span about what ended then is dated now: Jaeger and Tempo differ on old traces."""
+        age_s = (now_ns - end_ns) / 1e9
+        return self.carrier_time == "now" or (self.carrier_time == "auto" and age_s >= self.tempo_slack_s)
+
 
 def deserves_carrier(evaluation: Evaluation) -> bool:
     """Return whether the evaluation gets a carrier: not if the answer had no retrieval.
@@ -228,10 +233,7 @@ def tenant_of(target: Target) -> str:
 
 
 def _interval(target: Target, options: AttachOptions, now_ns: int) -> TimeRange:
-    """Choose the carrier's time range: Jaeger and Tempo need different times for old traces."""
-    age_s = (now_ns - target.end_ns) / 1e9
-    is_old = options.carrier_time == "auto" and age_s >= options.tempo_slack_s
-    if options.carrier_time == "now" or is_old:
+    if options.is_dated_now(target.end_ns, now_ns=now_ns):
         return TimeRange(now_ns - _LENGTH_NS, now_ns)
     return _inside(target)
 
