@@ -17,7 +17,7 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
-from tests.backends.postgres_server import Postgres
+from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
@@ -129,6 +129,25 @@ def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost(
         eventually(lambda: carriers(back_end) == once(*range(10)), what="each verdict, once")
         assert collector.stop() == 0
         assert collector.log.read_text().count("stopped; left on disk: nothing") == 2
+
+
+def test_a_worker_that_dies_while_the_database_is_away_comes_back_with_it(
+    tmp_path: Path, back_end: OtlpReceiver
+) -> None:
+    with (
+        running_postgres() as postgres,
+        started(tmp_path, postgres.new_database(), back_end, "--workers", "2") as collector,
+    ):
+        eventually(lambda: collector.log.read_text().count("listening") == 2, what="both")
+        postgres.stop()
+        os.kill(worker_of(collector, lambda line: b"spawn_main" in line), signal.SIGKILL)
+        eventually(lambda: collector.log.read_text().count("is started again") >= 2, what="a second start")
+        postgres.start()
+        eventually(lambda: collector.log.read_text().count("listening") == 3, what="its start")
+        send(collector, *range(10))
+        eventually(lambda: carriers(back_end) == once(*range(10)), what="each verdict, once")
+        assert collector.stop() == 0
+    assert "Traceback" not in collector.log.read_text()
 
 
 def test_an_address_that_is_taken_stops_all_workers(tmp_path: Path, url: str, back_end: OtlpReceiver) -> None:
