@@ -33,7 +33,8 @@ def config_of(folder: Path) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "evaluate": {"metrics": ["./broken.py:Broken"], "concurrency": 4, "max_crashes": MAX_CRASHES},
+        "judge": {"max_concurrency": 4},
+        "evaluate": {"metrics": ["./broken.py:Broken"], "max_crashes": MAX_CRASHES},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},

@@ -166,6 +166,7 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
+    """Of requests to each judge, and of answers that are judged."""
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
         None
     )
@@ -240,7 +241,6 @@ class EvaluateConfig(Section):
     metrics: tuple[
         Annotated[MetricConfig, BeforeValidator(named("name")), AlternativeForm("string")], ...
     ] = Field(default=(MetricConfig(name="faithfulness"),), min_length=1)
-    concurrency: int = Field(default=8, gt=0)
     retry_delays: tuple[Duration, ...] = tuple(
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
     )

@@ -91,7 +91,7 @@ _JUDGE: Final = "run `ragtrace doctor --config FILE`; then judge the gap again w
 
 _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     "queued": OutcomeDescription(
-        "it waits for a free worker", "if the number grows: raise `evaluate.concurrency`"
+        "it waits for a free worker", "if the number grows: raise `judge.max_concurrency`"
     ),
     "leased": OutcomeDescription("it is being judged now"),
     "postponed": OutcomeDescription("an attempt failed; it is retried when due", "look at the reason"),
@@ -164,7 +164,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "raise the budget or lower `sample.ratio`; `ragtrace backfill` judges it later",
     ),
     "shed": OutcomeDescription(
-        "there were more answers than could be judged", "raise `evaluate.concurrency` or lower the rate"
+        "there were more answers than could be judged", "raise `judge.max_concurrency` or lower the rate"
     ),
     "shed:rate_limit": OutcomeDescription(
         "there were more than `sample.limit` in a minute before the rates were lowered",
@@ -217,7 +217,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "its time ran out before it was judged", "check the age of the oldest pending answer"
     ),
     "expired:deadline": OutcomeDescription(
-        "it was not judged within `evaluate.deadline`", "raise `evaluate.concurrency`, or lower the rate"
+        "it was not judged within `evaluate.deadline`", "raise `judge.max_concurrency`, or lower the rate"
     ),
     "expired:retention": OutcomeDescription(
         "it was deleted before it was judged", "raise `assemble.linger` or `store.max_bytes`"
