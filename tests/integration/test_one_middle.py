@@ -94,7 +94,6 @@ METRIC: Mapping[str, Setting] = {
     "threshold": Setting(value=0.9),
     "pass_when": Setting(value="contradicted == 0"),
     "prompts": Setting(value={"verify": "{folder}/verify.md"}),
-    "weights": Setting(value={"faithfulness": 1.0}, beside={"evaluate.metrics.0.name": "rag_score"}),
     "options": Setting(value={"judge_truncated": True}),
 }
 ATTACH: Mapping[str, Setting] = {
@@ -254,7 +253,7 @@ def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
 RESCORED = [
     f"judge.{name}" for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band")
 ]
-RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "weights", "options")
+RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "options")
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,11 @@ class JudgeConfig(Section):
             raise ValueError(str(exc)) from None
         return self
 
+    @property
+    def attempt_s(self) -> float:
+        """How long one attempt at one answer may take, in seconds: as long as ten requests."""
+        return 10 * self.timeout.total_seconds()
+
     def asked_and_screen(self) -> tuple[str, ScreenSpec | None]:
         """Return the judge that is asked, and the screen before it, if this is a cascade."""
         return judge_and_screen(self.use, then=self.then, screen=self.screen, band=self.band)
@@ -208,7 +213,6 @@ class MetricConfig(Section):
     """The rule of a pass, in place of a threshold."""
     prompts: dict[str, str] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
-    weights: dict[str, float] = {}
     options: dict[str, JsonValue] = {}
 
     @model_validator(mode="after")
@@ -228,10 +232,8 @@ class MetricConfig(Section):
     def _has_one_asker(self) -> MetricConfig:
         if self.peer_prompts and self.profile == "ragtrace":
             raise ValueError("`peer_prompts` needs a `profile`, such as deepeval-4: whose prompts?")
-        if self.peer_prompts and (self.prompts or self.weights):
-            raise ValueError(
-                "`prompts` and `weights` are of our own metrics: leave them out with `peer_prompts`"
-            )
+        if self.peer_prompts and self.prompts:
+            raise ValueError("`prompts` are of our own metrics: leave them out with `peer_prompts`")
         return self
 
 
@@ -247,7 +249,6 @@ class EvaluateConfig(Section):
     probe_delays: tuple[Timeout, ...] = Field(
         default=tuple(timedelta(seconds=seconds) for seconds in (10, 60, 300, 600)), min_length=1
     )
-    job_timeout: Timeout = timedelta(minutes=10)
     deadline: Timeout = timedelta(hours=24)
     max_crashes: int = Field(default=3, ge=2)
 
@@ -375,8 +376,6 @@ class SessionsConfig(Section):
     enabled: bool = False
     idle: Duration = timedelta(minutes=30)
     max_length: Duration = timedelta(hours=24)
-    keep: Duration = timedelta(hours=24)
-    earlier_turns: int = Field(default=20, ge=1, le=200)
     context_turns: int = Field(default=0, ge=0, le=20)
 
     @model_validator(mode="after")
@@ -391,8 +390,7 @@ class SessionsConfig(Section):
         """Return what judges sessions; ``tenant`` is the attribute that names the tenant."""
         return SessionSettings(
             idle_ns=nanoseconds(self.idle),
-            keep_ns=nanoseconds(self.keep),
-            earlier_turns=self.earlier_turns,
+            keep_ns=nanoseconds(self.max_length),
             context_turns=self.context_turns,
             tenant=tenant,
         )

@@ -69,7 +69,6 @@ def _metric(config: MetricConfig) -> MetricSpec:
         pass_when=config.pass_when,
         uses_tool_prompts=config.peer_prompts,
         prompts=config.prompts,
-        weights=config.weights,
         options=config.options,
     )
 

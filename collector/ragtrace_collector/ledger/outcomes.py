@@ -105,7 +105,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "key, quota, model or permission: you must fix it", "run `ragtrace doctor --config FILE`"
     ),
     "postponed:evaluation_timeout": OutcomeDescription(
-        "an attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+        "an attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
     ),
     "postponed:over_budget": OutcomeDescription(
         "the budget is spent until its next window", "raise the budget, or lower `sample.ratio`"
@@ -206,7 +206,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     ),
     "failed:judge_error": OutcomeDescription("the judge failed with another error", _JUDGE),
     "failed:evaluation_timeout": OutcomeDescription(
-        "each attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+        "each attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
     ),
     "failed:poison": OutcomeDescription(
         "the process crashed each time it judged this answer or read its trace, or reading took more CPU "

@@ -163,7 +163,7 @@ async def test_an_attempt_that_takes_too_long_is_broken_off_and_made_again(
     tmp_path: Path, name: str, judge: Paid
 ) -> None:
     judge.open.clear()
-    async with stepped_collector(config(tmp_path, name, evaluate={"job_timeout": "100ms"})) as spans:
+    async with stepped_collector(config(tmp_path, name, judge={"timeout": "10ms"})) as spans:
         await settled(spans, 0)
         assert await spans.outcomes() == {"postponed:evaluation_timeout": 1}
         judge.open.set()
