@@ -56,11 +56,10 @@ class Setting:
     """Settings that it needs, by their paths."""
 
 
-CASCADE = {"judge.use": "cascade", "judge.then": f"{LIKELY}base", "judge.screen": "lexical"}
+CASCADE = {"judge.screen": "lexical"}
 JUDGE: Mapping[str, Setting] = {
     "use": Setting(value=f"{LIKELY}other"),
-    "screen": Setting(value="lexical", beside=CASCADE),
-    "then": Setting(value=f"{LIKELY}other", beside=CASCADE),
+    "screen": Setting(value="lexical"),
     "band": Setting(value=[0.2, 0.95], beside=CASCADE),
     "base_url": Setting(value="http://localhost:1/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),

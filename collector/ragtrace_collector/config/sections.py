@@ -22,7 +22,7 @@ from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
-from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
+from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace.validation import in_words
@@ -151,11 +151,9 @@ class JudgeConfig(Section):
 
     use: str = "lexical"
     screen: str | None = None
-    """Of a cascade: what decides the claims that it is sure of."""
-    then: str | None = None
-    """Of a cascade: the judge of the other claims. All other settings are of this one."""
-    band: tuple[float, float] | None = None
-    """Of a cascade: the probabilities of support between which the judge decides."""
+    """Makes a cascade: it decides the claims that it is sure of, and the judge the others."""
+    band: tuple[float, float] = DEFAULT_BAND
+    """The screen's probabilities of support between which the judge decides."""
     base_url: HttpUrl | None = None
     api_key_env: EnvName = "OPENAI_API_KEY"
     api_key: SecretStr | None = None
@@ -184,9 +182,11 @@ class JudgeConfig(Section):
     prices: Path | None = None
 
     @model_validator(mode="after")
-    def _is_a_whole_cascade(self) -> JudgeConfig:
+    def _has_a_band(self) -> JudgeConfig:
+        if self.band != DEFAULT_BAND and self.screen is None:
+            raise ValueError("`band` is of a screen: set `screen` (--set judge.screen), such as lexical")
         try:
-            self.asked_and_screen()
+            self.screen_spec()
         except ConfigError as exc:
             raise ValueError(str(exc)) from None
         return self
@@ -196,9 +196,9 @@ class JudgeConfig(Section):
         """How long one attempt at one answer may take, in seconds: as long as ten requests."""
         return 10 * self.timeout.total_seconds()
 
-    def asked_and_screen(self) -> tuple[str, ScreenSpec | None]:
-        """Return the judge that is asked, and the screen before it, if this is a cascade."""
-        return judge_and_screen(self.use, then=self.then, screen=self.screen, band=self.band)
+    def screen_spec(self) -> ScreenSpec | None:
+        """Return who is asked before the judge, if this is a cascade."""
+        return ScreenSpec(use=self.screen, band=self.band) if self.screen else None
 
 
 class MetricConfig(Section):

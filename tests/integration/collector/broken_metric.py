@@ -1,6 +1,7 @@
 """A metric that some answers break: name it as ``BROKEN`` in ``evaluate.metrics``.
 
-Answers that say BREAK raise; those that say WAIT are never measured; those that say KILL take the process with them, as running out of memory does.
+Answers that say BREAK raise; those that say WAIT are never measured; those that say KILL take
+the process with them, as running out of memory does.
 """
 
 from __future__ import annotations
