@@ -250,7 +250,6 @@ class EvaluateConfig(Section):
         default=tuple(timedelta(seconds=seconds) for seconds in (10, 60, 300, 600)), min_length=1
     )
     deadline: Timeout = timedelta(hours=24)
-    max_crashes: int = Field(default=3, ge=2)
 
     @field_validator("metrics")
     @classmethod

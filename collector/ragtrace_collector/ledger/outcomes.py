@@ -34,6 +34,8 @@ class State(StrEnum):
 PARTLY: Final = State.JUDGED.because("partly")
 """The reason is a flag: at least one metric has a score, and at least one failed."""
 POISON: Final = State.FAILED.because("poison")
+MOST_CRASHES: Final = 3
+"""An answer or a trace that so many processes crashed at is set aside."""
 PENDING: Final = (State.QUEUED, State.LEASED, State.POSTPONED)
 TERMINAL: Final = (
     State.JUDGED,
