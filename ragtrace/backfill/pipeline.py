@@ -347,7 +347,7 @@ class SessionBackfill:
         async def ask(turn: Turn, earlier: Sequence[Turn]) -> TurnCheck | None:
             return await self._check(name, by_key[turn.key], earlier)
 
-        findings = await judge_session(turns, ask, self.settings)
+        findings = await judge_session(turns, ask)
         span = session_span(
             findings,
             name,

@@ -30,7 +30,7 @@ class JudgeOptions:
         "--judge",
         metavar="JUDGE",
         configures=True,
-        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, nli:FOLDER, scripted:PATH or cascade."
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, nli:FOLDER or scripted:PATH."
         " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
     base_url: str | None = option(

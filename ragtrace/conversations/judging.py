@@ -11,7 +11,7 @@ from typing import Final
 from ragtrace import __version__, semconv
 from ragtrace.answers.carrier import is_carrier, read_carrier
 from ragtrace.conversations.findings import SessionFindings, TurnCheck, TurnFault, findings_of
-from ragtrace.conversations.turns import SessionSettings, Turn, in_order, turn_of
+from ragtrace.conversations.turns import Turn, in_order, turn_of
 from ragtrace.model import AttributeValue, Evaluation, RagRecord
 from ragtrace.traces.attach import AttachOptions, tenant_of
 from ragtrace.traces.text import cut_utf8
@@ -19,6 +19,8 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, Sp
 
 _MOST_EVENTS: Final = 50
 _LENGTH_NS: Final = 1_000_000
+_EARLIER_TURNS: Final = 20
+"""So many turns before it are what a turn is checked against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +246,7 @@ def undecided_turn(record: RagRecord, carrier_span_id: str, *, tenant: str) -> P
     return PlacedTurn(name=name, turn=turn, place=place)
 
 
-async def judge_session(turns: Sequence[Turn], ask: AskTurn, settings: SessionSettings) -> SessionFindings:
+async def judge_session(turns: Sequence[Turn], ask: AskTurn) -> SessionFindings:
     """Put a session together, and have each of its turns checked against those before it.
 
     The order of the turns does not matter, only their times. A turn whose texts are deleted counts as not
@@ -253,7 +255,7 @@ async def judge_session(turns: Sequence[Turn], ask: AskTurn, settings: SessionSe
     ordered = in_order(turns)
     checks: dict[tuple[str, str], TurnCheck | None] = {}
     for number, turn in enumerate(ordered):
-        before = ordered[max(0, number - settings.earlier_turns) : number]
+        before = ordered[max(0, number - _EARLIER_TURNS) : number]
         earlier = [one for one in before if one.has_text]
         if not turn.has_text:
             checks[turn.key] = None

@@ -33,8 +33,6 @@ class SessionSettings:
     """A turn that comes so long after the last one begins another session under the same id."""
     max_turns: int = 1_000
     """Beyond them the oldest go."""
-    earlier_turns: int = 20
-    """Each turn is checked against so many before it."""
     context_turns: int = 0
     """So many turns of other traces are shown to the judge when it words an answer's claims."""
     tenant: str = semconv.TENANT

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar, cast, get_args
+from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -25,10 +25,6 @@ from ragtrace.ports import Judge, JudgeReply, JudgeRequest, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
-Extractor = Literal["screen", "then"]
-EXTRACTORS: Final[tuple[Extractor, ...]] = get_args(Extractor)
-CASCADE: Final = "cascade"
-"""What ``judge.use`` and ``--judge`` call it."""
 DEFAULT_BAND: Final = (0.1, 0.9)
 
 
@@ -40,8 +36,6 @@ class ScreenSpec:
     """A judge that computes: ``lexical`` or ``nli:FOLDER``."""
     band: tuple[float, float] = DEFAULT_BAND
     """The judge decides claims whose probability of support is within these, both included."""
-    extract: Extractor = "screen"
-    """Who lists the claims: the screen takes sentences for claims, which costs no call."""
 
     def __post_init__(self) -> None:
         """Refuse a band that is none.
@@ -55,43 +49,12 @@ class ScreenSpec:
                 f"the cascade's band is {low:g} to {high:g}: give two probabilities, the lower one first,"
                 " such as 0.1,0.9"
             )
-        if self.extract not in EXTRACTORS:
-            raise ConfigError(f"the cascade's `extract` is {self.extract!r}: `screen` or `then`")
 
     @property
     def named(self) -> str:
         """How carriers name it, without the folder of a model: that is in its identity."""
         low, high = self.band
-        return f"[{low:g}, {high:g}]" + (" claims by then" if self.extract == "then" else "")
-
-
-def judge_and_screen(
-    use: str,
-    *,
-    then: str | None = None,
-    screen: str | None = None,
-    band: tuple[float, float] | None = None,
-    extract: str | None = None,
-) -> tuple[str, ScreenSpec | None]:
-    """Return the judge that is asked, and the screen before it, if ``use`` is a cascade.
-
-    Raises:
-        ConfigError: a part of a cascade is missing, or set without one.
-    """
-    given = {"then": then, "screen": screen, "band": band, "extract": extract}
-    named = [f"`{name}` (--set judge.{name})" for name, value in given.items() if value is not None]
-    if use != CASCADE:
-        if named:
-            raise ConfigError(f"{' and '.join(named)} is of a cascade: set `use: cascade` (--judge cascade)")
-        return use, None
-    if then is None:
-        raise ConfigError(
-            "a cascade needs `judge.then` (--set), the judge of the claims that its screen leaves open, such"
-            " as openai:gpt-4o-mini"
-        )
-    given.pop("then")
-    chosen: dict[str, Any] = {"use" if name == "screen" else name: value for name, value in given.items()}
-    return then, ScreenSpec(**{name: value for name, value in chosen.items() if value is not None})
+        return f"[{low:g}, {high:g}]"
 
 
 def screened(judge: Judge, screen: Judge, spec: ScreenSpec) -> Judge:
@@ -108,8 +71,8 @@ def screened(judge: Judge, screen: Judge, spec: ScreenSpec) -> Judge:
         )
     if judge.identity.computes and judge.identity.provider != "scripted":
         raise ConfigError(
-            f"the cascade's judge `then` is {judge.identity.provider!r}, which computes as its screen does:"
-            " take a language model, such as openai:MODEL"
+            f"the judge behind the screen is {judge.identity.provider!r}, which computes as the screen does:"
+            " take a language model, such as openai:MODEL, or no `screen`"
         )
     return CascadeJudge(judge, screen, spec)
 
@@ -138,7 +101,7 @@ class CascadeJudge(JudgeLayer):
             JudgeError: the screen or the judge gave no usable answer.
         """
         match request.inputs:
-            case ExtractInput() if self._spec.extract == "screen":
+            case ExtractInput():  # it takes sentences for claims, which costs no call
                 return replace(await self._screen.ask(request), usage=Usage())
             case VerifyInput() if request.step == "verify" and request.about is not None:
                 verified = await self._verify(cast("JudgeRequest[VerifyReply]", request))

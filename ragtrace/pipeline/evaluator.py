@@ -157,7 +157,6 @@ class MetricSpec:
     """Ask as the tool of the profile asks, instead of scoring ragtrace's verdicts by its rules."""
     prompts: Mapping[str, Any] = field(default_factory=dict)
     """Paths or texts, by the names of the prompts that they replace."""
-    weights: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self, calibration: Calibration | None = None) -> Metric:
@@ -167,13 +166,12 @@ class MetricSpec:
             ConfigError: there is no such metric or profile, or it does not take an option.
         """
         if self.uses_tool_prompts:
-            given = {**self.options, **({"weights": dict(self.weights)} if self.weights else {})}
-            return tool_metric_named(self.name, profile=self.profile, options=given, threshold=self.threshold)
+            return tool_metric_named(
+                self.name, profile=self.profile, options=self.options, threshold=self.threshold
+            )
         options = dict(self.options)
         if self.prompts:
             options["prompts"] = dict(self.prompts)
-        if self.weights:
-            options["weights"] = dict(self.weights)
         return metric_named(
             self.name,
             profile=self.profile,

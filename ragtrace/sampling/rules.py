@@ -122,7 +122,7 @@ class Rule:
 
     name: str
     rate: float = 1.0
-    drop: bool = False
+    """With 0, the answers are dropped, even if other rules keep them."""
     service: ValueTest | None = None
     error: bool = False
     """A span of the trace has the status ERROR."""
@@ -208,7 +208,7 @@ RULE_APPLICATION: Final = "application"
 """The name of the rule by which an application turns evaluation of a call off or on."""
 _NOT_WANTED: Final = Rule(
     name=RULE_APPLICATION,
-    drop=True,
+    rate=0.0,
     attributes={semconv.EVALUATE: ValueTest((False, "false", "False", "off", "0"))},
 )
 _WANTED: Final = Rule(
@@ -222,7 +222,7 @@ class SamplingPlan:
     """A ratio for every answer, and rules. The highest rate wins, so the order of rules or spans is
     irrelevant.
 
-    A dropping rule overrides all others.
+    A rule of rate 0 overrides all others.
     """
 
     ratio: float = 1.0
@@ -238,7 +238,7 @@ class SamplingPlan:
     def highest_rate(self) -> float:
         """The maximum rate: what it drops is dropped for any spans."""
         of_suspicion = self.suspicion.to if self.suspicion else 0.0
-        return max([self.ratio, of_suspicion, *(rule.rate for rule in self._all_rules if not rule.drop)])
+        return max([self.ratio, of_suspicion, *(rule.rate for rule in self._all_rules)])
 
     @property
     def _all_rules(self) -> tuple[Rule, ...]:
@@ -248,7 +248,7 @@ class SamplingPlan:
     @property
     def awaits_feedback(self) -> bool:
         """Whether user feedback may still keep an answer that is not sampled."""
-        return any(rule.is_about_feedback and not rule.drop for rule in self.rules)
+        return any(rule.is_about_feedback and rule.rate > 0 for rule in self.rules)
 
     def of_trace(self, trace: Trace) -> TracePlan:
         """Return the plan for one trace; it evaluates the spans once for all answers."""
@@ -283,7 +283,7 @@ class TracePlan:
         """
         tenant = self.tenant_of(record)
         matching = [rule for rule in self.rules if rule.matches_answer(record, tenant)]
-        dropped = next((rule for rule in matching if rule.drop), None)
+        dropped = next((rule for rule in matching if not rule.rate), None)
         if dropped:
             return Choice(dropped.name, 0.0, is_drop=True)
         choices = [*(Choice(rule.name, rule.rate) for rule in matching), self._without_rule(suspicion)]

@@ -32,8 +32,12 @@ def config_of(folder: Path, judge: JudgeServer) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {"use": "openai:rule", "base_url": judge.base_url, "api_key_env": "JUDGE_KEY"},
-        "evaluate": {"concurrency": CONCURRENCY},
+        "judge": {
+            "use": "openai:rule",
+            "base_url": judge.base_url,
+            "api_key_env": "JUDGE_KEY",
+            "max_concurrency": CONCURRENCY,
+        },
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},

@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from ragtrace.traces.otlp import decode_json, encode
+from ragtrace_collector.ledger.outcomes import MOST_CRASHES
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.process import eventually
 from tests.integration.collector import broken_metric
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.slow
 
 GOOD = 24
 POISON = 7
-MAX_CRASHES = 3
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
@@ -33,7 +33,8 @@ def config_of(folder: Path) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "evaluate": {"metrics": ["./broken.py:Broken"], "concurrency": 4, "max_crashes": MAX_CRASHES},
+        "judge": {"max_concurrency": 4},
+        "evaluate": {"metrics": ["./broken.py:Broken"]},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
@@ -64,7 +65,7 @@ def test_an_answer_that_kills_its_process_is_set_aside_and_all_others_are_judged
     with collector_process(tmp_path, config) as collector:
         send(collector)
         assert collector.process.wait(PATIENCE_S) == -SIGKILL
-    for _ in range(MAX_CRASHES - 1):
+    for _ in range(MOST_CRASHES - 1):
         with collector_process(tmp_path, config) as collector:
             assert collector.process.wait(PATIENCE_S) == -SIGKILL
     with collector_process(tmp_path, config):

@@ -17,6 +17,7 @@ from ragtrace import semconv
 from ragtrace.cli.app import cli
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.ledger.outcomes import MOST_CRASHES
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.attack.graph_shapes import SHAPES
 from tests.backends.process import eventually
@@ -26,7 +27,6 @@ from tests.rag_spans import rag_trace, trace_id_of
 
 GOOD = 8
 POISON = 3
-MAX_CRASHES = 3
 RUNAWAY = "(a+)+$"
 """A pattern of the user's own that some names keep busy until the end of time."""
 
@@ -69,12 +69,11 @@ def test_a_trace_that_hangs_every_process_is_set_aside_and_all_others_are_judged
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
         "extract": {"mapping": {"tools": RUNAWAY}},
         "judge": {"use": "lexical"},
-        "evaluate": {"max_crashes": MAX_CRASHES},
         "export": [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
         "store": {"path": str(tmp_path / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
     }
-    for crash in range(MAX_CRASHES):
+    for crash in range(MOST_CRASHES):
         with collector_process(tmp_path, config) as collector:
             if not crash:
                 send(collector)

@@ -211,7 +211,6 @@ def collector(
             "receive": {"grpc": "127.0.0.1:0", "http": None},
             "assemble": {"quiet_period": f"{QUIET_S}s"},
             "judge": {"use": "openai:stub", "base_url": f"{stub}/v1", "max_concurrency": at_once},
-            "evaluate": {"concurrency": at_once},
             "attach": {"mode": mode},
             "export": [{"endpoint": scores.endpoint, "forward": mode == "hold"}],
             "store": {"path": str(store or Path(folder) / "store.db")},

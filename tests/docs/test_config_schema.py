@@ -99,7 +99,7 @@ def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
         "judge: {use: openai:m, second: openai:n, cache: j.db, headers: {x: '${env:HOME}'}}",
         "judge: {use: openai:m, extra_body: {a: [1]}}",
         "judge: {verify: '${env:HOW:-json}', tls: {ca: ca.crt}, timeout: 90s}",
-        "evaluate: {metrics: [faithfulness, {name: rag_score, weights: {faithfulness: 1}}]}",
+        "evaluate: {metrics: [faithfulness, {name: rag_score, options: {weights: {faithfulness: 1}}}]}",
         "extract: {mapping: {question: app.question, context: [a, 'b[].c']}}",
         "store: {path: null, max_bytes: 500MB, retention: 30d}",
         "attach: {carrier_time: now, content: false}",

@@ -320,7 +320,7 @@ def _newer(ground: Ground) -> Tally:
 
 
 def _damaged(seed: int, ground: Ground) -> Tally:
-    scene = Scene(ground, changes={"evaluate": {"concurrency": 1}})
+    scene = Scene(ground, changes={"judge": {"max_concurrency": 1}})
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -515,9 +515,10 @@ def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
             "base_url": f"http://127.0.0.1:{judge.port}/v1",
             "api_key_env": "JUDGE_KEY",
             "timeout": "1s",
+            "max_concurrency": 8,
             "sentinel_rate": 0,
         },
-        "evaluate": {"concurrency": 8, "retry_delays": ["1s"] * 30},
+        "evaluate": {"retry_delays": ["1s"] * 30},
     }
 
 

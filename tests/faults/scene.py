@@ -295,8 +295,8 @@ def _config(
     config: dict[str, Any] = {
         "receive": {"grpc": None, "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
-        "judge": {"use": "scripted"},
-        "evaluate": {"concurrency": 2},
+        "judge": {"use": "scripted", "max_concurrency": 2},
+        "evaluate": {},
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": endpoint}],
         "store": ground.place.config,

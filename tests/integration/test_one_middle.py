@@ -56,11 +56,10 @@ class Setting:
     """Settings that it needs, by their paths."""
 
 
-CASCADE = {"judge.use": "cascade", "judge.then": f"{LIKELY}base", "judge.screen": "lexical"}
+CASCADE = {"judge.screen": "lexical"}
 JUDGE: Mapping[str, Setting] = {
     "use": Setting(value=f"{LIKELY}other"),
-    "screen": Setting(value="lexical", beside=CASCADE),
-    "then": Setting(value=f"{LIKELY}other", beside=CASCADE),
+    "screen": Setting(value="lexical"),
     "band": Setting(value=[0.2, 0.95], beside=CASCADE),
     "base_url": Setting(value="http://localhost:1/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),
@@ -94,7 +93,6 @@ METRIC: Mapping[str, Setting] = {
     "threshold": Setting(value=0.9),
     "pass_when": Setting(value="contradicted == 0"),
     "prompts": Setting(value={"verify": "{folder}/verify.md"}),
-    "weights": Setting(value={"faithfulness": 1.0}, beside={"evaluate.metrics.0.name": "rag_score"}),
     "options": Setting(value={"judge_truncated": True}),
 }
 ATTACH: Mapping[str, Setting] = {
@@ -254,7 +252,7 @@ def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
 RESCORED = [
     f"judge.{name}" for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band")
 ]
-RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "weights", "options")
+RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "options")
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def _members(folder: Path, url: str, judge: str, sink: FlakySink) -> Iterator[Se
             "receive": {"grpc": f"127.0.0.1:{grpc}", "http": f"127.0.0.1:{http}"},
             "assemble": {"quiet_period": "1s", "deadline": "10s", "linger": f"{_LINGER_S:.0f}s"},
             "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": KEY, "timeout": "1s"},
-            "evaluate": {"concurrency": 8, "retry_delays": ["1s", "3s", "10s", "30s", "60s"]},
+            "evaluate": {"retry_delays": ["1s", "3s", "10s", "30s", "60s"]},
             "export": [{"endpoint": sink.endpoint}],
             "store": {"url": url, "retention": "2h"},
             "telemetry": {"listen": "127.0.0.1:0"},

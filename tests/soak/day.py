@@ -215,12 +215,13 @@ def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
 
 
 def _config(folder: Path, judge: str, sink: FlakySink, seconds: float) -> Mapping[str, Any]:
-    found = dict(config_of(folder, judge, sink))
-    retention_s = min(_RETENTION_S, seconds / 6)
-    found["sample"] = {"ratio": _RATIO}
-    found["assemble"] = {"quiet_period": "2s", "deadline": "10s", "max_open_traces": 4_000}
-    found["store"] = {**found["store"], "retention": f"{retention_s:.0f}s", "max_bytes": "1GiB"}
-    return found
+    base, retention_s = config_of(folder, judge, sink), min(_RETENTION_S, seconds / 6)
+    return {
+        **base,
+        "sample": {"ratio": _RATIO},
+        "assemble": {"quiet_period": "2s", "deadline": "10s", "max_open_traces": 4_000},
+        "store": {**base["store"], "retention": f"{retention_s:.0f}s", "max_bytes": "1GiB"},
+    }
 
 
 async def _load(

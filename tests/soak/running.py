@@ -106,7 +106,7 @@ def config_of(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
             "max_open_traces": 2_000,
         },
         "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": KEY, "timeout": "1s"},
-        "evaluate": {"concurrency": 8, "retry_delays": ["1s", "3s", "10s"]},
+        "evaluate": {"retry_delays": ["1s", "3s", "10s"]},
         "export": [{"endpoint": sink.endpoint}],
         "store": {"path": str(folder / "store.db"), "retention": "60s", "max_bytes": "256MiB"},
         "telemetry": {"listen": "127.0.0.1:0"},

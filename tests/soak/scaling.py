@@ -99,7 +99,6 @@ def _config(store: str, judge: str) -> Mapping[str, Any]:
             "max_concurrency": _AT_ONCE,
             "sentinel_rate": 0,
         },
-        "evaluate": {"concurrency": _AT_ONCE},
         "store": store,
         "telemetry": {"listen": "127.0.0.1:0"},
         "drain_timeout": "2s",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ragtrace.ports import Clock
 from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.ledger.outcomes import MOST_CRASHES
 from ragtrace_collector.store.records import QuarantineReason, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -38,10 +39,10 @@ class Quarantine:
     counters: Counters
     clock: Clock
 
-    async def begin(self, trace_ids: Collection[str], *, max_crashes: int) -> QuarantineCheck:
+    async def begin(self, trace_ids: Collection[str]) -> QuarantineCheck:
         """Note that traces are being read, until their decision or ``end``.
 
-        A trace is set aside if ``max_crashes`` processes crashed while they read it.
+        A trace is set aside if so many processes crashed while they read it.
 
         Raises:
             StoreUnavailable: that cannot be stored.
@@ -51,7 +52,7 @@ class Quarantine:
         poison = {
             trace_id: each.poison or QuarantineReason.CRASHES
             for trace_id, each in known.items()
-            if each.poison or each.crashes >= max_crashes
+            if each.poison or each.crashes >= MOST_CRASHES
         }
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))

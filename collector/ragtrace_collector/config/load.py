@@ -180,7 +180,6 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     judge = config.judge
     found = {
         "use": named_beside(judge.use, folder),
-        "then": judge.then and named_beside(judge.then, folder),
         "screen": judge.screen and named_beside(judge.screen, folder),
         "second": judge.second and _judge_beside(folder, judge.second),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),

@@ -50,11 +50,10 @@ Compared = Annotated[
 
 
 class RuleConfig(Section):
-    """A rate for the answers that satisfy all of its conditions; or they are dropped."""
+    """A rate for the answers that satisfy all of its conditions; 0 drops them."""
 
     name: str = Field(min_length=1, max_length=64)
     rate: float = Field(default=1.0, ge=0, le=1)
-    drop: bool = False
     service: Compared | None = None
     status: Literal["error"] | None = None
     attributes: dict[str, Compared | None] = {}
@@ -71,8 +70,6 @@ class RuleConfig(Section):
             raise ValueError(f"{self.name!r} is the name of a rule that is built in: choose another")
         if not any(getattr(self, condition) for condition in _CONDITIONS):
             raise ValueError(f"say which answers: {', '.join(_CONDITIONS)}; for all there is `sample.ratio`")
-        if self.drop and "rate" in self.model_fields_set:
-            raise ValueError("what is dropped has no rate: write `rate` or `drop`")
         return self
 
     def opened(self) -> Rule:
@@ -80,7 +77,6 @@ class RuleConfig(Section):
         return Rule(
             name=self.name,
             rate=self.rate,
-            drop=self.drop,
             service=_opened(self.service),
             error=self.status == "error",
             attributes={key: ValueTest.written(each) for key, each in self.attributes.items() if each},

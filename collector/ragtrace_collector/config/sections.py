@@ -22,7 +22,7 @@ from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
-from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
+from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace.validation import in_words
@@ -151,11 +151,9 @@ class JudgeConfig(Section):
 
     use: str = "lexical"
     screen: str | None = None
-    """Of a cascade: what decides the claims that it is sure of."""
-    then: str | None = None
-    """Of a cascade: the judge of the other claims. All other settings are of this one."""
-    band: tuple[float, float] | None = None
-    """Of a cascade: the probabilities of support between which the judge decides."""
+    """Makes a cascade: it decides the claims that it is sure of, and the judge the others."""
+    band: tuple[float, float] = DEFAULT_BAND
+    """The screen's probabilities of support between which the judge decides."""
     base_url: HttpUrl | None = None
     api_key_env: EnvName = "OPENAI_API_KEY"
     api_key: SecretStr | None = None
@@ -166,6 +164,7 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
+    """Of requests to each judge, and of answers that are judged."""
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
         None
     )
@@ -183,16 +182,23 @@ class JudgeConfig(Section):
     prices: Path | None = None
 
     @model_validator(mode="after")
-    def _is_a_whole_cascade(self) -> JudgeConfig:
+    def _has_a_band(self) -> JudgeConfig:
+        if self.band != DEFAULT_BAND and self.screen is None:
+            raise ValueError("`band` is of a screen: set `screen` (--set judge.screen), such as lexical")
         try:
-            self.asked_and_screen()
+            self.screen_spec()
         except ConfigError as exc:
             raise ValueError(str(exc)) from None
         return self
 
-    def asked_and_screen(self) -> tuple[str, ScreenSpec | None]:
-        """Return the judge that is asked, and the screen before it, if this is a cascade."""
-        return judge_and_screen(self.use, then=self.then, screen=self.screen, band=self.band)
+    @property
+    def attempt_s(self) -> float:
+        """How long one attempt at one answer may take, in seconds: as long as ten requests."""
+        return 10 * self.timeout.total_seconds()
+
+    def screen_spec(self) -> ScreenSpec | None:
+        """Return who is asked before the judge, if this is a cascade."""
+        return ScreenSpec(use=self.screen, band=self.band) if self.screen else None
 
 
 class MetricConfig(Section):
@@ -207,7 +213,6 @@ class MetricConfig(Section):
     """The rule of a pass, in place of a threshold."""
     prompts: dict[str, str] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
-    weights: dict[str, float] = {}
     options: dict[str, JsonValue] = {}
 
     @model_validator(mode="after")
@@ -227,10 +232,8 @@ class MetricConfig(Section):
     def _has_one_asker(self) -> MetricConfig:
         if self.peer_prompts and self.profile == "ragtrace":
             raise ValueError("`peer_prompts` needs a `profile`, such as deepeval-4: whose prompts?")
-        if self.peer_prompts and (self.prompts or self.weights):
-            raise ValueError(
-                "`prompts` and `weights` are of our own metrics: leave them out with `peer_prompts`"
-            )
+        if self.peer_prompts and self.prompts:
+            raise ValueError("`prompts` are of our own metrics: leave them out with `peer_prompts`")
         return self
 
 
@@ -240,16 +243,13 @@ class EvaluateConfig(Section):
     metrics: tuple[
         Annotated[MetricConfig, BeforeValidator(named("name")), AlternativeForm("string")], ...
     ] = Field(default=(MetricConfig(name="faithfulness"),), min_length=1)
-    concurrency: int = Field(default=8, gt=0)
     retry_delays: tuple[Duration, ...] = tuple(
         timedelta(seconds=seconds) for seconds in (10, 60, 600, 3600, 14_400)
     )
     probe_delays: tuple[Timeout, ...] = Field(
         default=tuple(timedelta(seconds=seconds) for seconds in (10, 60, 300, 600)), min_length=1
     )
-    job_timeout: Timeout = timedelta(minutes=10)
     deadline: Timeout = timedelta(hours=24)
-    max_crashes: int = Field(default=3, ge=2)
 
     @field_validator("metrics")
     @classmethod
@@ -375,8 +375,6 @@ class SessionsConfig(Section):
     enabled: bool = False
     idle: Duration = timedelta(minutes=30)
     max_length: Duration = timedelta(hours=24)
-    keep: Duration = timedelta(hours=24)
-    earlier_turns: int = Field(default=20, ge=1, le=200)
     context_turns: int = Field(default=0, ge=0, le=20)
 
     @model_validator(mode="after")
@@ -391,8 +389,7 @@ class SessionsConfig(Section):
         """Return what judges sessions; ``tenant`` is the attribute that names the tenant."""
         return SessionSettings(
             idle_ns=nanoseconds(self.idle),
-            keep_ns=nanoseconds(self.keep),
-            earlier_turns=self.earlier_turns,
+            keep_ns=nanoseconds(self.max_length),
             context_turns=self.context_turns,
             tenant=tenant,
         )

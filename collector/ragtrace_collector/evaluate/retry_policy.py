@@ -28,7 +28,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.model import MetricFailure
 from ragtrace_collector.config import EvaluateConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.ledger.outcomes import POISON, State
+from ragtrace_collector.ledger.outcomes import MOST_CRASHES, POISON, State
 from ragtrace_collector.store.records import Job
 
 TIMED_OUT: Final = "evaluation_timeout"
@@ -93,7 +93,6 @@ class RetryPolicy:
     """The least time an answer waits for an open breaker or a spent budget."""
     deadline_ns: int
     """Counted from when it was queued."""
-    max_crashes: int
 
     @classmethod
     def of(cls, evaluate: EvaluateConfig) -> RetryPolicy:
@@ -102,7 +101,6 @@ class RetryPolicy:
             retry_delays_ns=tuple(nanoseconds(delay) for delay in evaluate.retry_delays),
             wait_ns=nanoseconds(evaluate.probe_delays[0]),
             deadline_ns=nanoseconds(evaluate.deadline),
-            max_crashes=evaluate.max_crashes,
         )
 
     def next_retry(
@@ -133,7 +131,7 @@ class RetryPolicy:
 
     def ended(self, job: Job, *, now_ns: int) -> str | None:
         """Return the outcome of an answer that is not tried (again), or ``None`` if it is."""
-        if job.crashes >= self.max_crashes:
+        if job.crashes >= MOST_CRASHES:
             return POISON
         if now_ns < job.seen_ns + self.deadline_ns:
             return None

@@ -87,11 +87,6 @@ class _Setup:
             retry_policy=RetryPolicy.of(live.config.evaluate),
         )
 
-    @property
-    def attempt_s(self) -> float:
-        """How long one attempt may take, in seconds."""
-        return self.live.config.evaluate.job_timeout.total_seconds()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateStage:
@@ -196,7 +191,7 @@ class EvaluateStage:
         record = await in_its_session(record, job, setup.live.config, self.store.sessions)
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
-                async with asyncio.timeout(setup.attempt_s):
+                async with asyncio.timeout(setup.live.config.judge.attempt_s):
                     earlier = self.partial.take(job, setup.live.shared_evaluator)
                     evaluation = await setup.guarded.evaluator.evaluate(
                         record, clock=self.clock, earlier=earlier
@@ -215,7 +210,7 @@ class EvaluateStage:
         await self._finish(job, record, evaluation, setup, answers.judged(job.span_id))
 
     async def _time_out(self, job: Job, setup: _Setup) -> None:
-        message = f"not judged within {setup.attempt_s:g} s"
+        message = f"not judged within {setup.live.config.judge.attempt_s:g} s"
         fault = AttemptFailure(error_type=TIMED_OUT, message=message, retry_class=RetryClass.AGAIN)
         if retry := self._next_retry(job, setup, [fault]):
             await self._postpone(job, retry)

@@ -16,15 +16,16 @@ class WorkerPool:
     def __init__(
         self,
         *,
-        most: int,
+        most: Callable[[], int],
         take: Callable[[int], Awaitable[Sequence[Job]]],
         judge: Callable[[Job], Awaitable[None]],
         workers: asyncio.TaskGroup,
         wake: asyncio.Event,
         counters: Counters,
     ) -> None:
-        """Judge at most so many answers at once."""
-        self._free = most
+        """Judge at most so many answers at once, which may change."""
+        self._most = most
+        self._busy = 0
         self._has_more = False
         """Whether answers may be due that no worker was free for."""
         self._take = take
@@ -36,16 +37,17 @@ class WorkerPool:
 
     async def step(self) -> bool:
         """Take as many answers as workers are free; say whether more may be taken at once."""
-        free, self._free = self._free, 0
+        free = max(0, self._most() - self._busy)
+        self._busy += free
         jobs: Sequence[Job] = ()
         try:
             jobs = await self._take(free) if free else ()
         finally:
-            self._free += free - len(jobs)
+            self._busy -= free - len(jobs)
         for job in jobs:
             self._workers.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
         self._has_more = len(jobs) == free
-        return self._has_more and self._free > 0
+        return self._has_more and self._busy < self._most()
 
     async def _work(self, job: Job) -> None:
         try:
@@ -53,6 +55,6 @@ class WorkerPool:
         except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
             report_stage_error(exc, stage="evaluate", counters=self._counters)
         finally:
-            self._free += 1
+            self._busy -= 1
             if self._has_more or job.crashes:  # a suspect is judged alone: the next may have waited for it
                 self._wake.set()

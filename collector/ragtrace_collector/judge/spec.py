@@ -31,10 +31,9 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
     """Return the settings of the judge."""
     cache = config.cache
-    asked, screen = config.asked_and_screen()
     return JudgeSpec(
-        use=asked,
-        screen=screen,
+        use=config.use,
+        screen=config.screen_spec(),
         base_url=config.base_url,
         api_key_env=config.api_key_env,
         api_key=config.api_key.get_secret_value() if config.api_key else None,
@@ -69,7 +68,6 @@ def _metric(config: MetricConfig) -> MetricSpec:
         pass_when=config.pass_when,
         uses_tool_prompts=config.peer_prompts,
         prompts=config.prompts,
-        weights=config.weights,
         options=config.options,
     )
 

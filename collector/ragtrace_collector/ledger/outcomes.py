@@ -34,6 +34,8 @@ class State(StrEnum):
 PARTLY: Final = State.JUDGED.because("partly")
 """The reason is a flag: at least one metric has a score, and at least one failed."""
 POISON: Final = State.FAILED.because("poison")
+MOST_CRASHES: Final = 3
+"""An answer or a trace that so many processes crashed at is set aside."""
 PENDING: Final = (State.QUEUED, State.LEASED, State.POSTPONED)
 TERMINAL: Final = (
     State.JUDGED,
@@ -91,7 +93,7 @@ _JUDGE: Final = "run `ragtrace doctor --config FILE`; then judge the gap again w
 
 _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     "queued": OutcomeDescription(
-        "it waits for a free worker", "if the number grows: raise `evaluate.concurrency`"
+        "it waits for a free worker", "if the number grows: raise `judge.max_concurrency`"
     ),
     "leased": OutcomeDescription("it is being judged now"),
     "postponed": OutcomeDescription("an attempt failed; it is retried when due", "look at the reason"),
@@ -105,7 +107,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "key, quota, model or permission: you must fix it", "run `ragtrace doctor --config FILE`"
     ),
     "postponed:evaluation_timeout": OutcomeDescription(
-        "an attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+        "an attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
     ),
     "postponed:over_budget": OutcomeDescription(
         "the budget is spent until its next window", "raise the budget, or lower `sample.ratio`"
@@ -164,7 +166,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "raise the budget or lower `sample.ratio`; `ragtrace backfill` judges it later",
     ),
     "shed": OutcomeDescription(
-        "there were more answers than could be judged", "raise `evaluate.concurrency` or lower the rate"
+        "there were more answers than could be judged", "raise `judge.max_concurrency` or lower the rate"
     ),
     "shed:rate_limit": OutcomeDescription(
         "there were more than `sample.limit` in a minute before the rates were lowered",
@@ -206,7 +208,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     ),
     "failed:judge_error": OutcomeDescription("the judge failed with another error", _JUDGE),
     "failed:evaluation_timeout": OutcomeDescription(
-        "each attempt took longer than `evaluate.job_timeout`", "raise it, or choose a faster judge"
+        "each attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
     ),
     "failed:poison": OutcomeDescription(
         "the process crashed each time it judged this answer or read its trace, or reading took more CPU "
@@ -217,7 +219,7 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "its time ran out before it was judged", "check the age of the oldest pending answer"
     ),
     "expired:deadline": OutcomeDescription(
-        "it was not judged within `evaluate.deadline`", "raise `evaluate.concurrency`, or lower the rate"
+        "it was not judged within `evaluate.deadline`", "raise `judge.max_concurrency`, or lower the rate"
     ),
     "expired:retention": OutcomeDescription(
         "it was deleted before it was judged", "raise `assemble.linger` or `store.max_bytes`"

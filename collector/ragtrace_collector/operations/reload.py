@@ -18,7 +18,6 @@ _NEEDS_A_RESTART: Final = (
     "receive.tls",
     "receive.insecure",
     "receive.kafka",
-    "evaluate.concurrency",
     "attach.mode",
     "attach.hold_timeout",
     "export",

@@ -117,8 +117,7 @@ class SampleStage:
         return failed
 
     async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
-        max_crashes = self.live.now.config.evaluate.max_crashes
-        look = await self.quarantine.begin(trace_ids, max_crashes=max_crashes)
+        look = await self.quarantine.begin(trace_ids)
         for trace_id in (*look.set_aside, *look.elsewhere):
             self.assembly.drop(trace_id)
         return look

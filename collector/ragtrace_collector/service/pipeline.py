@@ -123,7 +123,7 @@ class StorePipeline:
         """Return the table of stages."""
         queued, done = self.sample_stage.queued, self.evaluator.done
         pool = WorkerPool(
-            most=self.config.evaluate.concurrency,
+            most=lambda: self.config.judge.max_concurrency,
             take=self._take,
             judge=self.evaluator.attempt,
             workers=workers,

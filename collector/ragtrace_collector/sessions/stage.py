@@ -63,7 +63,7 @@ class SessionStage:
         )
         for name in names:
             await self._attempt(name)
-        forgotten = await self.store.sessions.forget(before_ns=now_ns - nanoseconds(config.keep))
+        forgotten = await self.store.sessions.forget(before_ns=now_ns - nanoseconds(config.max_length))
         return bool(names or forgotten)
 
     async def _attempt(self, name: SessionName) -> None:
@@ -93,8 +93,7 @@ class SessionStage:
         async def ask(turn: Turn, earlier: Sequence[Turn]) -> TurnCheck | None:
             return await self._check(session, stored_by_key[turn.key], turn, earlier, live)
 
-        settings = live.config.sessions.opened(tenant=live.config.sample.tenant)
-        findings = await judge_session(turns, ask, settings)
+        findings = await judge_session(turns, ask)
         (last,) = decode(session.turns[-1].place)
         build = partial(
             session_span,
@@ -150,7 +149,7 @@ class SessionStage:
             self._wait(session, at_least_ns=closed.until_ns)
             return None
         try:
-            async with asyncio.timeout(live.config.evaluate.job_timeout.total_seconds()):
+            async with asyncio.timeout(live.config.judge.attempt_s):
                 check = await check_turn(turn, earlier, guarded.evaluator)
         except (JudgeError, TimeoutError):
             self._wait(session)

@@ -78,7 +78,12 @@ class Place:
             "judge": {"use": self.judge or f"scripted:{self.folder / 'script.json'}"},
             "evaluate": {"metrics": ["faithfulness"]},
             "attach": {"carrier_time": "target"},
-            "sessions": {"enabled": True, "idle": "10m", "keep": "1h", "context_turns": self.context_turns},
+            "sessions": {
+                "enabled": True,
+                "idle": "10m",
+                "max_length": "1h",
+                "context_turns": self.context_turns,
+            },
             "export": [{"endpoint": f"otlp-file:{self.folder / 'live.jsonl'}"}],
             "store": {"path": str(self.folder / "store.db")},
         }

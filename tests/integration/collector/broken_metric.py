@@ -1,10 +1,12 @@
 """A metric that some answers break: name it as ``BROKEN`` in ``evaluate.metrics``.
 
-Answers that say BREAK raise; those that say KILL take the process with them, as running out of memory does.
+Answers that say BREAK raise; those that say WAIT are never measured; those that say KILL take
+the process with them, as running out of memory does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from typing import Final
@@ -34,6 +36,8 @@ class Broken(Metric):
         answer = record.answer or ""
         if "BREAK" in answer:
             raise ValueError(answer)
+        if "WAIT" in answer:
+            await asyncio.Event().wait()
         if "KILL" in answer:
             os.kill(os.getpid(), signal.SIGKILL)
         return MetricResult(

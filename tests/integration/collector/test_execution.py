@@ -159,16 +159,15 @@ async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(
     assert calls[-1] == 3
 
 
-async def test_an_attempt_that_takes_too_long_is_broken_off_and_made_again(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    judge.open.clear()
-    async with stepped_collector(config(tmp_path, name, evaluate={"job_timeout": "100ms"})) as spans:
-        await settled(spans, 0)
+async def test_an_attempt_that_takes_too_long_is_broken_off_and_made_again(tmp_path: Path, name: str) -> None:
+    evaluate = {"metrics": [BROKEN], "retry_delays": ["10s"]}
+    patience = config(tmp_path, name, judge={"timeout": "10ms"}, evaluate=evaluate)
+    async with stepped_collector(patience) as spans:
+        await spans.send(*rag_trace(0, answer="WAIT"))
+        await spans.pass_time(1)
         assert await spans.outcomes() == {"postponed:evaluation_timeout": 1}
-        judge.open.set()
         await spans.pass_time(10)
-        assert await spans.outcomes() == {"judged": 1}
+        assert await spans.outcomes() == {"failed:evaluation_timeout": 1}
 
 
 async def test_what_nobody_came_to_before_its_deadline_expires(tmp_path: Path, name: str) -> None:

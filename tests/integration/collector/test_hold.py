@@ -140,8 +140,7 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
         tmp_path,
         downstream,
         {"hold_timeout": "200ms"},
-        judge=gated(tmp_path),
-        evaluate={"concurrency": 1},
+        judge={**gated(tmp_path), "max_concurrency": 1},
     )
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0), *rag_trace(1)))  # one is judged, the other is queued

@@ -157,7 +157,7 @@ evaluate:
         ("evaluate: {metrics: [answer_relevancy, answer_relevance]}", "'answer_relevance' .* twice"),
         ("evaluate: {metrics: [{name: faithfulness, prompts: {verify: no.md}}]}", "prompt 'verify'.*no.md"),
         ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
-        ("evaluate: {metrics: [{name: rag_score, weights: {faithfulness: 2}}]}", "add up to 1"),
+        ("evaluate: {metrics: [{name: rag_score, options: {weights: {faithfulness: 2}}}]}", "add up to 1"),
         (AS_RAGAS % "a: 1", "faithfulness has no option 'a': choose from include_reason"),
         (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': write a whole number"),
         ("evaluate: {metrics: [{name: faithfulness, profile: deepval}]}", "deepval"),

@@ -85,6 +85,22 @@ async def test_an_evaluation_under_way_ends_with_the_judge_that_it_began_with(
     assert (slow.calls, other.calls) == (2, 2)
 
 
+async def test_more_answers_are_judged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+    with running_judge(REPLIES) as slow:
+        slow.gate.clear()
+        one, two = ({**judge_at(slow), "max_concurrency": most} for most in (1, 2))
+        async with running_collector(config_of(tmp_path, judge=one)) as collector:
+            await post(collector, request_of(*rag_trace(0, answer=ANSWER), *rag_trace(1, answer=ANSWER)))
+            await until(lambda: slow.calls)
+            ledger = (await collector.pipeline.store.ledger()).by_name()
+            assert (ledger["leased"], ledger["queued"]) == (1, 1)
+            await collector.reload(config_of(tmp_path, judge=two))
+            await until(lambda: slow.calls == 2)
+            slow.gate.set()
+            await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) == 2)
+
+
 def judge_at(server: JudgeServer) -> dict[str, str]:
     return {"use": "openai:rule", "base_url": server.base_url, "api_key_env": "JUDGE_KEY"}
 
@@ -94,13 +110,13 @@ def judge_at(server: JudgeServer) -> dict[str, str]:
     [
         ({"store": {"path": "other.db"}}, "`store.path` changed, which needs a restart"),
         ({"receive": {"http": None}}, "`receive.http` changed, which needs a restart"),
-        ({"evaluate": {"concurrency": 2}, "sample": {"ratio": 0.1}}, "`evaluate.concurrency` changed"),
+        ({"drain_timeout": "3s", "sample": {"ratio": 0.1}}, "`drain_timeout` changed"),
         ({"judge": {"use": "oracle:x"}, "sample": {"ratio": 0.1}}, "oracle"),
         ({"receive": {"tokens_file": "no/such/file"}, "sample": {"ratio": 0.1}}, "cannot be read"),
     ],
 )
 async def test_what_cannot_be_followed_changes_nothing(
-    tmp_path: Path, changes: dict[str, dict[str, object]], named: str
+    tmp_path: Path, changes: dict[str, object], named: str
 ) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         digest = (await get(collector, "/status")).json()["collector"]["config"]

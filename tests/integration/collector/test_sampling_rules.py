@@ -129,7 +129,7 @@ async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, c
         {"name": "errors", "status": "error"},
         {"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}},
         {"name": "slow", "slower_than": "1m"},
-        {"name": "probes", "attributes": {"ragtrace.metadata.probe": True}, "drop": True},
+        {"name": "probes", "attributes": {"ragtrace.metadata.probe": True}, "rate": 0},
     ]
     root, retrieval, generation = rag_trace(0)
     failed = (root, replace(retrieval, status_code=StatusCode.ERROR), generation)
@@ -157,7 +157,7 @@ async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, c
 
 
 async def test_what_is_filtered_keeps_no_spans(tmp_path: Path, clock: SetClock) -> None:
-    rules = [{"name": "shop", "service": "shop", "drop": True}]
+    rules = [{"name": "shop", "service": "shop", "rate": 0}]
     async with at(clock, tmp_path, rules=rules) as collector:
         await take(collector, trace_of(0))
         assert (await collector.pipeline.store.spans(trace_id_of(0))).payloads == ()

@@ -44,7 +44,7 @@ def config(
         assemble={"quiet_period": f"{QUIET_S}s", "deadline": "60s", "linger": "10s"},
         judge=judge or {"use": "scripted"},
         evaluate={"metrics": ["faithfulness"]},
-        sessions={"enabled": True, "idle": f"{IDLE_S}s", "keep": f"{KEEP_S}s", **sessions},
+        sessions={"enabled": True, "idle": f"{IDLE_S}s", "max_length": f"{KEEP_S}s", **sessions},
         **(others or {}),
     )
 
@@ -156,10 +156,10 @@ async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
     check_told(span)
 
 
-async def test_a_cycle_of_corrections_ends_and_is_told_within_bounds(tmp_path: Path) -> None:
-    answers = [(GOOD, FACTS), (OPPOSITE, OPPOSITE)] * 40
-    turns = [turn(number, answer, chunks=[chunk]) for number, (answer, chunk) in enumerate(answers)]
-    async with stepped_collector(config(tmp_path, earlier_turns=1)) as spans:
+async def test_a_session_that_always_contradicts_itself_is_told_within_bounds(tmp_path: Path) -> None:
+    answers = [f"Refunds take {number} days." for number in range(80)]
+    turns = [turn(number, answer, chunks=[answer]) for number, answer in enumerate(answers)]
+    async with stepped_collector(config(tmp_path)) as spans:
         await receive(spans, *turns)
         await spans.pass_time(IDLE_S + 1)
         found = sessions_in(spans.carriers())
@@ -299,7 +299,7 @@ async def test_a_thousand_turns_are_one_session_in_bounded_calls(tmp_path: Path)
     answers = [GOOD if number % 10 else "Shipping takes 3 days." for number in range(1_000)]
     turns = [turn(number, answer) for number, answer in enumerate(answers)]
     random.Random(7).shuffle(turns)
-    async with stepped_collector(config(tmp_path, earlier_turns=5)) as spans:
+    async with stepped_collector(config(tmp_path)) as spans:
         for start in range(0, len(turns), 50):
             await asyncio.gather(*(spans.send(*one) for one in turns[start : start + 50]))
             await spans.pass_time(QUIET_S)

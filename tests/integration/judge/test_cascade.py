@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from ragtrace import evaluate_sync
 from ragtrace.budget.prices import load_prices
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_judge
-from ragtrace.judge.cascade import ScreenSpec, judge_and_screen, screened
+from ragtrace.judge.cascade import ScreenSpec, screened
 from ragtrace.judge_forms import ExtractInput, VerifyReply
 from ragtrace.model import (
     Chunk,
@@ -29,6 +30,7 @@ from ragtrace.model import (
 )
 from ragtrace.ports import JudgeReply, JudgeRequest
 from ragtrace.testing import check_judge
+from ragtrace_collector.config import JudgeConfig
 from tests.integration.cli.program import json_lines, run
 
 SURE = (
@@ -104,12 +106,6 @@ def test_an_answer_that_the_screen_decides_alone_costs_no_call() -> None:
     assert load_prices().cost_of(evaluation) == 0.0
 
 
-def test_the_model_may_list_the_claims() -> None:
-    model = Model()
-    judged(model, extract="then")
-    assert isinstance(model.requests[0].inputs, ExtractInput)
-
-
 def test_a_screened_evaluator_is_another_one() -> None:
     plain, first, second = (
         evaluate_sync(RECORD, judge=Model()),
@@ -167,23 +163,21 @@ def test_it_is_a_judge_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"use": "cascade"}, "a cascade needs `judge.then` (--set)"),
-        ({"use": "lexical", "screen": "lexical"}, "`screen` (--set judge.screen) is of a cascade"),
-        ({"use": "cascade", "then": "openai:x", "band": (0.9, 0.1)}, "the cascade's band is 0.9 to 0.1"),
-        ({"use": "cascade", "then": "openai:x", "band": (-1.0, 2.0)}, "give two probabilities"),
-        ({"use": "cascade", "then": "openai:x", "extract": "both"}, "`screen` or `then`"),
+        ({"band": (0.2, 0.9)}, "set `screen` (--set judge.screen)"),
+        ({"screen": "lexical", "band": (0.9, 0.1)}, "the cascade's band is 0.9 to 0.1"),
+        ({"screen": "lexical", "band": (-1.0, 2.0)}, "give two probabilities"),
     ],
 )
 def test_half_a_cascade_is_refused(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        judge_and_screen(**given)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError) as refused:
+        JudgeConfig.model_validate({"use": "openai:x", **given})
     assert said in str(refused.value)
 
 
 def test_a_screen_computes_and_its_judge_does_not() -> None:
     with pytest.raises(ConfigError, match="is a language model"):
         screened(Model(), Model(), ScreenSpec(use="openai:gpt-4o-mini"))
-    with pytest.raises(ConfigError, match="computes as its screen does"):
+    with pytest.raises(ConfigError, match="computes as the screen does"):
         screened(open_judge("lexical"), open_judge("lexical"), ScreenSpec())
 
 
@@ -195,7 +189,7 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
         "answer": RECORD.answer,
     }
     cases.write_text(json.dumps(row))
-    asked = ("evaluate", str(cases), "--judge", "cascade", "--set", "judge.then=scripted", "--json")
+    asked = ("evaluate", str(cases), "--judge", "scripted", "--set", "judge.screen=lexical", "--json")
     told = run(*asked, "--set", "judge.band=[0.4, 0.9]", "--out", str(out))
     assert told.exit_code == 0, told.stderr
     assert "after the screen lexical:lexical-v3 [0.4, 0.9]" in told.stderr
@@ -204,8 +198,7 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     assert [verdict["decided_by"] for verdict in line["verdicts"]] == ["screen", "screen", "judge"]
     for options, said in (
         (("--set", "judge.band=0.4"), "`judge.band`: write "),
-        (("--set", "judge.screen=scripted", "--set", "judge.then=lexical"), "computes as its screen does"),
-        (("--set", "judge.then=cascade"), "cascade"),
+        (("--judge", "lexical"), "computes as the screen does"),
     ):
         refused = run(*asked, *options)
         assert (refused.exit_code, refused.stdout) == (2, "")

@@ -71,10 +71,6 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`sample.rules`: 'a' names two rules",
         ),
         (
-            "sample: {rules: [{name: a, service: a, drop: true, rate: 0.5}]}\n" + EXPORT,
-            "`sample.rules[0]`: what is dropped has no rate",
-        ),
-        (
             "sample: {rules: [{name: a, model: {matches: b}}]}\n" + EXPORT,
             "`sample.rules[0].model`: compare with a text",
         ),
@@ -119,8 +115,8 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ),
         ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: choose `auto`, `json` or `logprobs`"),
         (
-            "evaluate: {metrics: [{name: rag_score, weight: {}}]}\n" + EXPORT,
-            "unknown key `evaluate.metrics[0].weight`: did you mean `weights`?",
+            "evaluate: {metrics: [{name: rag_score, prompt: {}}]}\n" + EXPORT,
+            "unknown key `evaluate.metrics[0].prompt`: did you mean `prompts`?",
         ),
         (
             "sample: {rules: [{name: b, attributes: {a: [[1]]}}]}\n" + EXPORT,

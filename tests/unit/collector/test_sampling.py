@@ -146,7 +146,7 @@ def test_of_equal_rates_the_first_rule_is_named_and_the_ratio_last() -> None:
 
 
 def test_a_rule_that_drops_wins_over_all() -> None:
-    plan = plan_of({"service": "shop"}, {"name": "probes", "model": "m", "drop": True}, ratio=1.0)
+    plan = plan_of({"service": "shop"}, {"name": "probes", "model": "m", "rate": 0}, ratio=1.0)
     decision = decide(plan)
     assert (decision.left_out, decision.sample.rule, decision.sample.probability) == (
         "filtered",
@@ -161,7 +161,7 @@ def test_what_is_left_out_says_what_its_chance_was() -> None:
     assert (decision.sample.rule, decision.sample.probability) == ("some", 0.4)
 
 
-@given(st.integers(0, 10_000), rates, rates, st.booleans())
+@given(st.integers(0, 10_000), rates, rates.filter(bool), st.booleans())
 def test_raising_a_rate_or_adding_a_rule_loses_nothing(
     number: int, ratio: float, rate: float, matches: bool
 ) -> None:
@@ -170,7 +170,7 @@ def test_raising_a_rate_or_adding_a_rule_loses_nothing(
     assert more.left_out is None or fewer.left_out is not None
 
 
-@given(trace_ids, rates, st.lists(rates, max_size=3))
+@given(trace_ids, rates, st.lists(rates.filter(bool), max_size=3))
 def test_the_door_drops_only_what_no_rule_could_keep(
     trace_id: str, ratio: float, of_rules: list[float]
 ) -> None:

@@ -130,7 +130,7 @@ async def test_the_composite_under_rag_evals_weighs_its_own_three_numbers() -> N
         name="rag_score",
         profile="rag_evals",
         uses_tool_prompts=True,
-        weights={"faithfulness": 0.25, "answer_relevance": 0.75},
+        options={"weights": {"faithfulness": 0.25, "answer_relevance": 0.75}},
     ).open()
     other = await measured(record, rag_evals_judge(), weighed)
     assert isinstance(other, MetricResult)
