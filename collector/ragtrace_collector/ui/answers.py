@@ -26,6 +26,7 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import LabelRow, RecordRows, record_row
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
@@ -165,6 +166,42 @@ class TextSearch:
         content = f"{record.question or ''}\n{record.answer or ''}".casefold()
         has_all = all(word in content for word in text.casefold().split())
         return SearchResult.FOUND if has_all else SearchResult.OTHER_WORDS
+
+
+class RecordExport:
+    """Makes records of judged answers: with people's labels if there are any, else as the place has them."""
+
+    def __init__(self, open_answer: OpenOwn, reviewed: Mapping[AnswerKey, LabelRow]) -> None:
+        self._open = open_answer
+        self._reviewed = reviewed
+        self.records = RecordRows()
+        self.left_out = 0
+        """Answers whose texts are not there."""
+        self.problem = ""
+        """Why the last of them is left out."""
+
+    async def add(self, answers: Mapping[AnswerKey, float | None]) -> None:
+        """Add answers, each with the probability with which it was drawn."""
+        keys = sorted(answers, key=lambda key: key not in self._reviewed)
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            for key, row in zip(some, await asyncio.gather(*map(self._row, some)), strict=True):
+                if row is None:
+                    self.left_out += 1
+                else:
+                    self.records.add(row, answers[key])
+
+    async def _row(self, key: AnswerKey) -> Mapping[str, object] | None:
+        if label := self._reviewed.get(key):
+            return label.row
+        try:
+            async with asyncio.timeout(_MOST_OPENING_S):
+                row = record_row(key, (await self._open(key)).record)
+        except (ReadError, HTTPException, TimeoutError) as exc:
+            self.problem = str(exc) or "the place did not answer in time"
+            return None
+        self.problem = self.problem or "" if row else "its spans have no texts: content is off"
+        return row
 
 
 _PAGE: Final = 50
