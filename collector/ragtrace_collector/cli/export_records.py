@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -197,7 +197,7 @@ async def _labels(
 
 async def _chosen(
     index: AnswerIndex, choice: ChoiceOptions, scope: TrafficScope
-) -> AsyncIterator[AnswerSummary]:
+) -> AsyncGenerator[AnswerSummary, None]:
     from ragtrace.answers.port import AnswerFilter, SortBy
     from ragtrace.model import Label
 
