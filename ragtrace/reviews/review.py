@@ -113,7 +113,7 @@ class RecordRows:
             yield _line({**row, **known})
 
 
-def record_row(key: AnswerKey, record: RagRecord) -> Mapping[str, Any] | None:
+def record_row(record: RagRecord) -> Mapping[str, Any] | None:
     """Return an answer that nobody reviewed as such a row; ``None`` if texts are missing."""
     if not (record.question and record.answer and any(chunk.text for chunk in record.chunks)):
         return None
@@ -122,7 +122,7 @@ def record_row(key: AnswerKey, record: RagRecord) -> Mapping[str, Any] | None:
         "earlier_turns": [asdict(turn) for turn in record.earlier_turns],
     }
     return {
-        "id": f"{key.trace_id}:{key.span_id}",
+        "id": record.id,
         "question": record.question,
         "contexts": [{"id": chunk.id, "text": chunk.text} for chunk in record.chunks],
         "answer": record.answer,

@@ -196,7 +196,7 @@ class RecordExport:
             return label.row
         try:
             async with asyncio.timeout(_MOST_OPENING_S):
-                row = record_row(key, (await self._open(key)).record)
+                row = record_row((await self._open(key)).record)
         except (ReadError, HTTPException, TimeoutError) as exc:
             self.problem = str(exc) or "the place did not answer in time"
             return None
