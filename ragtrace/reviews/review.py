@@ -71,7 +71,7 @@ class LabelRow:
     """The whole answer's: of a wrong claim, else ``supported`` if people labeled every claim so."""
     picked: ReviewPick
     """``random`` if anybody was asked at random."""
-    row: Mapping[str, object]
+    row: Mapping[str, Any]
 
     @property
     def line(self) -> str:
