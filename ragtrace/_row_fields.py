@@ -32,6 +32,8 @@ class FieldNames:
     """Names that are read if the row has none of the others: they may mean something else beside those."""
     likely: Mapping[str, str] = field(default_factory=dict)
     """Common wrong names and the field they mean: used in hints, never read."""
+    of_others: frozenset[str] = frozenset()
+    """What `ragtrace export-records` writes for other commands: passed over without a warning."""
 
     @cached_property
     def _plain(self) -> frozenset[str]:
@@ -69,7 +71,7 @@ class FieldNames:
         if any(given(row[key]) is not None for key in there.get("retrievalcontext", ())):
             there.pop("context", None)
         by_field: dict[str, tuple[str, Any]] = {}
-        used: set[Any] = set()
+        used: set[Any] = {key for key in row if key in self.of_others}
         for each, written in self.written.items():
             for names in (written, self.also.get(each, ())):
                 keys = [key for name in names for key in there.get(plain_name(name), ())]
@@ -133,6 +135,7 @@ RECORD_FIELDS: Final = FieldNames(
         ],
     },
     likely={"sources": "contexts"},
+    of_others=frozenset({"claims", "answer_label", "sample_probability"}),
 )
 """The accepted names of a record's fields."""
 _NEAR: Final = 0.75

@@ -77,6 +77,8 @@ class ExtractInput(_Form):
 
     question: str | None
     sentences: tuple[NumberedText, ...]
+    headings: frozenset[int] = frozenset()
+    """The numbers of sentences that are headings by their place: for judges that see no layout."""
     surroundings: tuple[NumberedText, ...] = ()
     """Other sentences of the answer, shown for the sense alone."""
     earlier: tuple[TurnText, ...] = ()

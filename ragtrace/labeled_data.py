@@ -106,6 +106,7 @@ _NAMES: Final = FieldNames(
     written={**RECORD_FIELDS.written, "claims": ["claims"], "answer_label": ["answer_label"]},
     also=RECORD_FIELDS.also,
     likely=RECORD_FIELDS.likely,
+    of_others=RECORD_FIELDS.of_others,
 )
 
 

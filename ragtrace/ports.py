@@ -96,6 +96,8 @@ class JudgeRequest(Generic[ReplyT]):
     """Returns the same request about some of the ``items`` alone."""
     check: Callable[[ReplyT], None] | None = None
     """Raises a ``JudgeError`` if a reply is not to be believed: a cache returns it without storing it."""
+    canaries: tuple[str, ...] = ()
+    """Canary claims that other requests asked about these chunks: a cache must know what guards a verdict."""
     sampling: SamplingParameters | None = None
 
 

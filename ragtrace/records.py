@@ -13,7 +13,7 @@ in cells. A row needs at least one of a record's fields; other fields are ignore
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -87,13 +87,14 @@ class RecordReader:
 
 
 def to_json_line(
-    outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity, cost_usd: float | None = None
+    outcome: MetricOutcome, *, record_id: str, judge: JudgeIdentity, further: Mapping[str, Any]
 ) -> str:
     """Serialize one metric outcome as a line of JSON, without the line break.
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
-    has a score. ``tokens`` is the sum of input and output, and ``usage`` has the parts. ``cost_usd`` is
-    ``null`` if unknown; ``usage.unmetered_calls`` counts calls whose tokens nobody told, such as timeouts.
+    has a score, and ``explanation`` says why the others have none. ``tokens`` is the sum of input and output,
+    and ``usage`` has the parts; ``usage.unmetered_calls`` counts calls whose tokens nobody told, such as
+    timeouts. ``further`` are fields of the record.
     Metrics that share a step each count it, and have it in ``steps``. ``reason`` is present if requested,
     ``intermediate`` (``truths``, ``questions``, ``similarities``, ``sentences``) if the metric has any. Under
     another tool's profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
@@ -109,7 +110,7 @@ def to_json_line(
         line |= {name: told[name] for name in _IF_THERE if told[name] is not None}
     else:
         line |= {"score": None, "status": "error", "label": outcome.label, "verdicts": []}
-        line |= {name: told[name] for name in _OF_FAILURE}
+        line |= {name: told[name] for name in _OF_FAILURE} | {"explanation": outcome.message}
     if outcome.compat is not None or outcome.profile != _OWN_PROFILE:
         compat = outcome.compat or Compat(status=CompatStatus.ERROR)
         line |= {"compat_status": compat.status, "compat_score": compat.score}
@@ -117,7 +118,7 @@ def to_json_line(
         "calls": usage.calls,
         "tokens": usage.input_tokens + usage.output_tokens,
         "usage": _without(asdict(usage), "calls"),
-        "cost_usd": cost_usd,
+        **further,
         "duration_ms": outcome.duration_ms,
         "steps": [
             {
@@ -136,7 +137,7 @@ def to_json_line(
 
 _OF_RESULT: Final = ("skip_reason", "explanation", "threshold", "pass_when", "direction", "details")
 _IF_THERE: Final = ("reason", "intermediate", "diagnosis")
-_OF_FAILURE: Final = ("error_type", "message", "retryable")
+_OF_FAILURE: Final = ("error_type", "retryable")
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

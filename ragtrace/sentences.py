@@ -127,6 +127,52 @@ def _split(text: str, max_chars: int) -> tuple[Sentence, ...]:
     )
 
 
+_LONGEST_MARK: Final = 20
+_ITEM = re.compile(r"\s*(?:(?:[-*+•‣▪–—·>]|\(?\d{1,3}[.)])\s|\|)")
+_BOLD_LINE = re.compile(r"\s*(\*\*|__)[^*_\n]+\1\s*")
+_TABLE_RULE: Final = frozenset(" \t\r:|-")
+_ENDED = re.compile(r"[.!?。！？।][\"'”’)\]»*_]*\s*\Z")
+
+
+def is_heading(text: str, sentence: Sentence) -> bool:
+    """Return whether a sentence of a text names what stands under it: by its mark or place, not its length.
+
+    A line by itself is a heading if it is bold and something follows, if a list or the rows of a table
+    follow, or if it stands apart and whole sentences follow; a list's item, if deeper ones follow.
+    """
+    start, end = sentence.start, sentence.end
+    begin = text.rfind("\n", max(0, start - _LONGEST_MARK), start) + 1
+    stop = text.find("\n", end, end + _LONGEST_MARK)
+    mark = text[begin:start][: _LONGEST_MARK + 1]
+    if not _MARKER.fullmatch(mark):
+        return False
+    if "#" in mark:
+        return True
+    if stop < 0 or any(map(str.isalnum, text[end:stop])):
+        return False
+    found = _GAP.match(text, stop)
+    assert found is not None
+    under = text.rfind("\n", stop, found.end()) + 1
+    bottom = text.find("\n", under)
+    line, below = text[begin:stop], text[under : bottom if bottom >= 0 else len(text)]
+    if line.lstrip().startswith("|"):
+        return "-" in below and _TABLE_RULE.issuperset(below)
+    if not below or _ENDED.search(line):
+        return False
+    if _ITEM.match(line):
+        return _indent(below) > _indent(line)
+    if _BOLD_LINE.fullmatch(line) or _ITEM.match(below):
+        return True
+    if ": " in line:
+        return False
+    is_apart = begin > 1 and not text[text.rfind("\n", 0, begin - 1) + 1 : begin].strip()
+    return is_apart and _ENDED.search(below[-_LONGEST_MARK:]) is not None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = at = 0
     language = partial(language_of, text[:SAMPLE_CHARS])

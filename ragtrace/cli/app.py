@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "tail": ("ragtrace_collector.cli.tail:tail", "Follow verdicts in the terminal."),
     "export-records": (
         "ragtrace_collector.cli.export_records:export_records",
-        "Write reviewed answers as labeled records.",
+        "Write answers of production as records: failed, disputed, reviewed, a sample.",
     ),
     "why": ("ragtrace_collector.cli.why:why", "Say why an answer has a score, or has none."),
     "ledger": (

@@ -42,6 +42,7 @@ from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
+from ragtrace.sentences import is_heading, split_sentences
 
 _EXAMPLES: Final = 50
 _PROGRESS_S: Final = 10.0
@@ -172,10 +173,13 @@ def _check_labels(
 
 
 def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
+    whole = answer.record.answer or ""
+    headings = {each.text for each in split_sentences(whole) if is_heading(whole, each)}
     kept = [
         pair
         for pair in zip(answer.claims, answer.labels, strict=True)
         if claim_kind(pair[0].text) == "factual"
+        and not headings.issuperset(each.text for each in split_sentences(pair[0].text))
     ]
     claims = tuple(replace(claim, index=index) for index, (claim, _) in enumerate(kept))
     labels = tuple(label for _, label in kept)

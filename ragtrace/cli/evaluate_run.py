@@ -151,11 +151,12 @@ async def _evaluate_all(
 
 def _json_lines(prices: Prices) -> Show:
     def show(record: RagRecord, evaluation: Evaluation) -> None:
+        cost = {"cost_usd": prices.cost_of(evaluation)}  # in the first line alone: metrics share calls
         for outcome in evaluation.outcomes:
             second = outcome.judge if isinstance(outcome, MetricResult) else None
             judge = second or evaluation.judge
-            cost = prices.cost_usd(outcome.usage, judge)
-            print_line(to_json_line(outcome, record_id=record.id, judge=judge, cost_usd=cost))
+            print_line(to_json_line(outcome, record_id=record.id, judge=judge, further=cost))
+            cost = {}
 
     return show
 
@@ -180,7 +181,7 @@ def _exit_code(tallies: Iterable[MetricTally], fail_under: float | None) -> int:
             talk(f"failed: {tally.metric} has errors")
             return 1
         if fail_under is not None and not tally.reaches(fail_under):
-            reached = "nothing was scored" if tally.mean is None else f"the mean is {tally.mean:.3f}"
+            reached = "nothing was scored" if tally.mean is None else f"the mean is {tally.mean:.6g}"
             is_higher_better = tally.direction is Direction.HIGHER_IS_BETTER
             must = (
                 f"must reach {fail_under:g}"

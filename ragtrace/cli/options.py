@@ -267,6 +267,8 @@ class ProfileOption:
         type=click.Choice((OWN_PROFILE, *TOOLS)),
         metavar="TOOL",
         configures=True,
+        envvar="RAGTRACE_PROFILE",
+        show_envvar=True,
         help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
     )
 

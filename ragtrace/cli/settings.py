@@ -134,7 +134,7 @@ def given_beside_configuration(context: click.Context) -> tuple[str, ...]:
 def _given(context: click.Context) -> Iterator[SettingOption]:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if isinstance(parameter, SettingOption) and source is not click.core.ParameterSource.DEFAULT:
+        if isinstance(parameter, SettingOption) and source is click.core.ParameterSource.COMMANDLINE:
             yield parameter
 
 

@@ -78,16 +78,21 @@ async def _context_recall(record: RagRecord, calls: ToolCalls, options: ToolOpti
 async def _context_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
     chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
-    echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(_lines(reply)))
+    of_context, of_reply = len(chunks), _lines(reply)
+    if len(record.chunks) == 1:  # one text, of which lines count, or sentences if it is one line
+        text = record.chunks[0].text or ""
+        of_context = len(_units(text))
+        of_reply = _lines(reply) if len(_lines(text)) > 1 else _units(reply)
+    echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(of_reply))
     context = _normalized(_joined(record))
     quoted = [_normalized(_ENUMERATION.sub("", line, count=1)) for line in echoed]
     if quoted and not any(line in context for line in quoted):
         raise _GraderError("the grader's reply does not quote the context")
-    # a chunk is a unit, and so is a line of the reply, for any chunk
-    units = [[number < len(echoed)] for number in range(len(chunks))]
+    # which unit of the context the reply echoes does not matter
+    units = [[number < len(echoed)] for number in range(of_context)]
     return ToolRun.of(
         score("context_relevance", "promptfoo", units),
-        f"{len(echoed)} relevant units quoted of {len(chunks)} chunks",
+        f"{len(echoed)} relevant units quoted of {of_context}",
         chunk_verdicts=tuple(
             ChunkVerdict(chunk_id=chunk.id, rank=chunk.rank, label=_label_of(chunk.text or "", quoted))
             for chunk in chunks
@@ -110,6 +115,8 @@ _SPACE = (
 """JavaScript's white space."""
 _SPACES = re.compile(f"[{_SPACE}]+")
 _ENUMERATION = re.compile(rf"\A[{_SPACE}]*(?:[0-9]+[.)]|[-*])[{_SPACE}]*")
+_SENTENCE_END = re.compile(rf"(?<=[.!?])[{_SPACE}]+")
+_NUMBER_ALONE = re.compile("[0-9]+[.)]")
 _FINAL_VERDICT = "final verdict for each statement in order:"
 _YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.ASCII)
 _ATTRIBUTED = "[attributed]"
@@ -120,6 +127,13 @@ _INSUFFICIENT = "Insufficient Information"
 
 def _lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip(_SPACE)]
+
+
+def _units(text: str) -> list[str]:
+    lines = _lines(text)
+    pieces = lines if len(lines) > 1 else _SENTENCE_END.split(text)
+    bare = (piece.strip(_SPACE) for piece in pieces)
+    return [piece for piece in bare if piece and not _NUMBER_ALONE.fullmatch(piece)]
 
 
 def _tally(reply: str, *, text_fallback: bool) -> list[bool]:

@@ -1,8 +1,9 @@
 """The cache of replies, the outermost layer: a bounded key-value file that several processes share.
 
 The key of a request is all of its content: judge, step, instructions, material, form of the reply and
-sampling. A verdict belongs to the claims that were judged beside it: an instruction in one of them may have
-decided it. Errors are not cached, nor replies that failed a canary claim or a check of their numbers.
+sampling, and the canary claims of the record. So a newer prompt asks anew, and a verdict stays with the
+claims that were judged beside it: an instruction in one of them may have decided it. Errors are not cached,
+nor replies that failed a canary claim or a check of their numbers.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import DecidedBy, Usage
-from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
+from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest
 from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, transaction
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """Part of every key: changes with the format of the entries."""
 _WANTS_A_DRAW: Final = 0.1
 """Requests above this temperature are not cached: they need a new random draw each time."""
@@ -80,11 +81,7 @@ class _Cached(JudgeLayer):
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         if request.sampling and (request.sampling.temperature or 0.0) > _WANTS_A_DRAW:
             return await self.inner.ask(request)
-        material: Any = request.user
-        if issubclass(request.reply_type, YesProbability) and type(request.inputs).model_fields:
-            # a claim's questions differ between records only in their fences
-            material = [type(request.inputs).__qualname__, request.inputs.model_dump()]
-        key = digest([*asked(request, self._who), material, request.max_output_tokens])
+        key = digest([*asked(request, self._who), request.user, request.canaries, request.max_output_tokens])
         found = await self._file.get(key)
         if found is not None and (known := read_reply(found, request.reply_type)):
             return known

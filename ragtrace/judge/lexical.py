@@ -48,13 +48,14 @@ from ragtrace.judge._words import (
     neighbors,
     ordered_stems,
     stem,
-    word_count,
 )
 from ragtrace.judge.layers import Limited
 from ragtrace.judge.phrases import (
     SENTENCE_ENDS,
     announces_answer,
     declines,
+    is_bare_reply,
+    is_citation,
     is_meta,
     is_refusal,
     requests,
@@ -130,6 +131,9 @@ def open_lexical(settings: JudgeSettings) -> Judge:
 def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
     """Take each sentence for a claim: what judges do that cannot rephrase."""
     kinds = [claim_kind(sentence.text) for sentence in given.sentences]
+    for at, sentence in enumerate(given.sentences):
+        if kinds[at] == "factual" and sentence.number in given.headings:
+            kinds[at] = "meta"
     if "refusal" in kinds:
         told = zip(kinds, given.sentences, strict=True)
         kinds = ["meta" if requests(sentence.text) else kind for kind, sentence in told]
@@ -154,11 +158,7 @@ def claim_kind(sentence: str) -> ClaimKind:
     """Classify a sentence by its wording: does it state something that can be checked?"""
     if declines(sentence):
         return "refusal"
-    return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
-
-
-def _is_heading(sentence: str) -> bool:
-    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in SENTENCE_ENDS
+    return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
 
 
 async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:
@@ -198,6 +198,8 @@ def _decide(
         return None, f"the claim is in {language} and no chunk is: words cannot be compared"
     windows = best_windows(claimed, passages)
     support = model.support(support_features(claimed, passages, windows, sequences))
+    if claimed.is_lone_name and claimed.content.isdisjoint(passages.places):
+        support = min(support, model.number_missing)
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
     passage = _passage(claimed, passages, windows)
@@ -227,7 +229,7 @@ def _passage(
     """Return the sentences that may support the claim, or what speaks against *supported*."""
     if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
-    if len(claimed.content) < MIN_CONTENT_WORDS:
+    if len(claimed.content) < MIN_CONTENT_WORDS and not claimed.is_bare:
         return "too few content words to compare"
     length = WINDOW_SENTENCES
     best = windows[length]
@@ -304,6 +306,17 @@ class ClaimedWords:
     def content(self) -> frozenset[str]:
         """The stems of the content words alone."""
         return self.stems - POLARITY
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is content alone, as short answers are: ``Paris``, ``30 days``, not ``It holds``."""
+        return bool(self.content) and all(word.is_content or word.stem.isdecimal() for word in self.words)
+
+    @property
+    def is_lone_name(self) -> bool:
+        """Whether the claim is one word that must be in a chunk: ``Paris``, not ``Yes``."""
+        text = self.text.strip(" *_.")
+        return len(self.words) == len(self.content) == 1 and text[:1].isupper() and not is_bare_reply(text)
 
     def missing_names(self, passages: WordIndex) -> list[str]:
         """Return the names that no chunk has; without capital letters, any content word may be one."""

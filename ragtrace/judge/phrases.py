@@ -117,6 +117,23 @@ def is_meta(sentence: str) -> bool:
     return announces or plain.endswith(_QUESTION_MARKS) or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
 
 
+_BARE_REPLY: Final = re.compile(
+    r"yes|no|true|false|correct|incorrect|right|wrong|maybe|sometimes|ja|nein|wahr|falsch|oui|non|vrai|faux|sí"
+    r"|verdadero|falso",
+    re.IGNORECASE,
+)
+
+
+def is_bare_reply(text: str) -> bool:
+    """Return whether a word says yes or no, which no chunk needs to say."""
+    return _BARE_REPLY.fullmatch(text) is not None
+
+
+def is_citation(sentence: str) -> bool:
+    """Return whether the sentence is the mark of a source and nothing else: "(Passage 2)"."""
+    return not any(map(str.isalnum, _REFERENCE.sub("", sentence)))
+
+
 def announces_answer(sentence: str) -> bool:
     """Return whether the sentence is only about the answer: "Here's a summary in 92 words:".
 

@@ -195,8 +195,15 @@ async def _timed(
     metric: Metric, record: RagRecord, steps: StepSession, clock: Clock, start_ns: int
 ) -> MetricOutcome:
     """Measure, and take the time since all metrics started: a step that two metrics share is within both."""
-    outcome = await _measure(metric, record, steps)
+    outcome = _with_threshold(await _measure(metric, record, steps))
     return replace(outcome, duration_ms=_ms_since(start_ns, clock), steps=steps.runs)
+
+
+def _with_threshold(outcome: MetricOutcome) -> MetricOutcome:
+    if not isinstance(outcome, MetricResult) or outcome.score is None or outcome.threshold is None:
+        return outcome
+    compared = f"score {round(outcome.score, 4):g}, threshold {outcome.threshold:g}"
+    return replace(outcome, explanation="; ".join(filter(None, (outcome.explanation, compared))))
 
 
 def _ms_since(started_ns: int, clock: Clock) -> int:

@@ -139,7 +139,7 @@ _OF_ANSWER: Final = (
 )
 _OF_METRIC: Final = (
     *("metric", "profile", "label", "score", "threshold", "pass_when", "direction", "skip_reason"),
-    *("error_type", "message", "explanation", "diagnosis", "evaluator_version"),
+    *("error_type", "explanation", "diagnosis", "evaluator_version"),
 )
 _LABELS: Final = tuple(label.value for label in VerdictLabel)
 COLUMNS: Final = (
@@ -169,6 +169,7 @@ def _cells(answer: JudgedAnswer) -> Iterator[Mapping[str, Any]]:
             "version": SCHEMA_VERSION,
             "record_id": record.id,
             **{name: getattr(outcome, name, None) for name in _OF_METRIC},
+            "explanation": getattr(outcome, "message", None) or getattr(outcome, "explanation", None),
             "judge": (getattr(outcome, "judge", None) or answer.evaluation.judge).name,
             "calls": outcome.usage.calls,
             "input_tokens": outcome.usage.input_tokens,

@@ -92,7 +92,7 @@ class MetricTally:
         if self.mean is None:
             return False
         is_higher_better = self.direction is Direction.HIGHER_IS_BETTER
-        return (self.mean if is_higher_better else 1 - self.mean) >= score
+        return round((self.mean if is_higher_better else 1 - self.mean) - score, 9) >= 0
 
     def add(self, outcome: MetricOutcome) -> None:
         """Count one outcome."""

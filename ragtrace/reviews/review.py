@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ragtrace import __version__, semconv
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.escaping import escaped_json
-from ragtrace.model import AttributeValue, Target, VerdictLabel
+from ragtrace.model import AttributeValue, RagRecord, Target, VerdictLabel
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink
 
@@ -70,12 +71,65 @@ class LabelRow:
     """The whole answer's: of a wrong claim, else ``supported`` if people labeled every claim so."""
     picked: ReviewPick
     """``random`` if anybody was asked at random."""
-    row: Mapping[str, object]
+    row: Mapping[str, Any]
 
     @property
     def line(self) -> str:
         """The row as a line of JSON."""
-        return f"{escaped_json(json.dumps(self.row, ensure_ascii=False))}\n"
+        return _line(self.row)
+
+
+def _line(row: Mapping[str, object]) -> str:
+    return f"{escaped_json(json.dumps(row, ensure_ascii=False))}\n"
+
+
+class RecordRows:
+    """Rows of records, each question and answer once."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        """By what tells them apart."""
+        self.repeated = 0
+        """Rows that say what another one says."""
+        self._stands_for: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def add(self, row: Mapping[str, Any], probability: float | None) -> None:
+        """Add a row that was drawn with this probability, if that is known.
+
+        One of several alike stands for all of them; the first with labels of people is kept.
+        """
+        same = tuple(" ".join((row[part] or "").split()).casefold() for part in ("question", "answer"))
+        known = self.rows.get(same)
+        self.repeated += known is not None
+        if known is None or (row["claims"] and not known["claims"]):
+            self.rows[same] = dict(row)
+        self._stands_for[same] += 1 / probability if probability else math.nan
+
+    def lines(self) -> Iterator[str]:
+        """Yield the rows as lines of JSON; without ``sample_probability`` where it is not known."""
+        for same, row in self.rows.items():
+            stands_for = self._stands_for[same]
+            known = {} if math.isnan(stands_for) else {"sample_probability": min(1.0, 1 / stands_for)}
+            yield _line({**row, **known})
+
+
+def record_row(record: RagRecord) -> Mapping[str, Any] | None:
+    """Return an answer that nobody reviewed as such a row; ``None`` if texts are missing."""
+    if not (record.question and record.answer and any(chunk.text for chunk in record.chunks)):
+        return None
+    further = {
+        "reference": record.reference,
+        "earlier_turns": [asdict(turn) for turn in record.earlier_turns],
+    }
+    return {
+        "id": record.id,
+        "question": record.question,
+        "contexts": [{"id": chunk.id, "text": chunk.text} for chunk in record.chunks],
+        "answer": record.answer,
+        **{name: value for name, value in further.items() if value},
+        "claims": [],
+        "answer_label": None,
+    }
 
 
 def label_row(
@@ -110,6 +164,7 @@ def label_row(
             "question": question,
             "contexts": [{"id": chunk_id, "text": text} for chunk_id, text in contexts],
             "answer": answer,
+            **({"reference": answer} if whole is VerdictLabel.SUPPORTED else {}),
             "claims": [{"text": text, "label": label} for text, label in claims],
             "answer_label": whole,
         },

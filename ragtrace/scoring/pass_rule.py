@@ -56,7 +56,7 @@ class Condition:
     def holds(self, readings: Readings) -> bool:
         """Return whether it holds; it never holds without the reading."""
         value = readings.get(self.reading)
-        return value is not None and _RELATIONS[self.relation](value, self.bound)
+        return value is not None and _RELATIONS[self.relation](round(value, 9), self.bound)
 
 
 _HALF_DECIDED: Final = Condition(reading=_COVERAGE, relation=">=", bound=0.5)

@@ -194,7 +194,7 @@ def test_no_parquet_file_is_told(tmp_path: Path) -> None:
 
 async def line_of(record: RagRecord, judge: ScriptedJudge) -> dict[str, Any]:
     evaluation = await evaluate(record, judge=judge)
-    text = to_json_line(evaluation.outcomes[0], record_id=record.id, judge=evaluation.judge)
+    text = to_json_line(evaluation.outcomes[0], record_id=record.id, judge=evaluation.judge, further={})
     assert len(text.splitlines()) == 1
     line: dict[str, Any] = json.loads(text)
     return line

@@ -67,14 +67,14 @@ async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
     clock = SystemClock()
     config = place.config.read(only=("extract", "store", "index", "ui"), needs_secrets=False)
     async with open_place(config, place, clock, pause_s=_SEARCH_PAUSE_S) as found:
-        await _searched(found)
+        await searched(found)
         printer = _Printer(options, found)
         async for answer in _answers(found, place, options, clock):
             await printer.print(answer)
             seen.answers += 1
 
 
-async def _searched(found: OpenedPlace) -> None:
+async def searched(found: OpenedPlace) -> None:
     """Wait for the first search, if there is one.
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -26,6 +26,7 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import LabelRow, RecordRows, record_row
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
@@ -162,13 +163,56 @@ class TextSearch:
             self.unread += 1
             self.problem = str(exc) or f"{self._site.source.name} did not answer in time"
             return SearchResult.UNREADABLE
-        content = f"{record.question or ''}\n{record.answer or ''}".casefold()
-        has_all = all(word in content for word in text.casefold().split())
+        has_all = has_words(record.question, record.answer, text)
         return SearchResult.FOUND if has_all else SearchResult.OTHER_WORDS
+
+
+def has_words(question: str | None, answer: str | None, text: str) -> bool:
+    """Return whether a question or its answer has each word of a text, in whatever case."""
+    content = f"{question or ''}\n{answer or ''}".casefold()
+    return all(word in content for word in text.casefold().split())
+
+
+class RecordExport:
+    """Makes records of judged answers: with people's labels if there are any, else as the place has them."""
+
+    def __init__(self, open_answer: OpenOwn, reviewed: Mapping[AnswerKey, LabelRow]) -> None:
+        self._open = open_answer
+        self._reviewed = reviewed
+        self.records = RecordRows()
+        self.left_out = 0
+        """Answers whose texts are not there."""
+        self.problem = ""
+        """Why the last of them is left out."""
+
+    async def add(self, answers: Mapping[AnswerKey, float | None], *, text: str = "") -> None:
+        """Add answers with all these words, each with the probability with which it was drawn."""
+        keys = sorted(answers, key=lambda key: key not in self._reviewed)
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            for key, row in zip(some, await asyncio.gather(*map(self._row, some)), strict=True):
+                if row is None:
+                    self.left_out += 1
+                elif has_words(row["question"], row["answer"], text):
+                    self.records.add(row, answers[key])
+
+    async def _row(self, key: AnswerKey) -> Mapping[str, Any] | None:
+        if label := self._reviewed.get(key):
+            return label.row
+        try:
+            async with asyncio.timeout(_MOST_OPENING_S):
+                row = record_row((await self._open(key)).record)
+        except (ReadError, HTTPException, TimeoutError) as exc:
+            self.problem = str(exc) or "the place did not answer in time"
+            return None
+        self.problem = self.problem or "" if row else "its spans have no texts: content is off"
+        return row
 
 
 _PAGE: Final = 50
 _AT_ONCE: Final = 20
+_RECORDS: Final = "records"
+_MOST_RECORDS: Final = 1_000
 _MOST_NAME: Final = 80
 _MOST_FIELDS: Final = 100
 
@@ -210,20 +254,51 @@ async def show_answers(request: Request) -> Response:
 
 
 async def export_answers(request: Request) -> Response:
-    """Stream all answers of a filter, as JSON lines or CSV."""
+    """Stream all answers of a filter, as JSON lines or CSV; or send them as records, with their texts."""
     check_parameters(request, *FIELDS)
     suffix = request.path_params["format"]
     export = FORMATS.get(suffix)
     query = _query(request)
-    if export is None:
+    if export is None and suffix != _RECORDS:
         raise HTTPException(404)
     if query.problems:
         return _to_list(request, query)
+    if export is None:
+        return await _records(request, query)
     site = site_of(request)
     return StreamingResponse(
         _exported(request, query, export, metrics=await site.index.metrics(query.chosen.scope)),
         media_type=export.media_type,
         headers={"content-disposition": f'attachment; filename="answers.{suffix}"'},
+    )
+
+
+async def _records(request: Request, query: ListQuery) -> Response:
+    """Send records that `ragtrace evaluate` reads; the file's name says if texts were not there.
+
+    Raises:
+        InputError: there are more than a page should open.
+        AnswerGone: there are answers, and the texts of none.
+    """
+    site, found = site_of(request), dict[AnswerKey, float | None]()
+    async for answer in site.index.every(query.chosen, sort=query.sort):
+        found[answer.key] = answer.probability
+        if len(found) > _MOST_RECORDS:
+            raise InputError(
+                f"this filter has more than {_MOST_RECORDS:,} answers: narrow it, or use `ragtrace"
+                " export-records`"
+            )
+    labels = await site.reviews.labels(tenant=own_tenant(request, None)) if site.reviews else ()
+    made = RecordExport(partial(open_own, request), {row.key: row for row in labels})
+    await made.add(found, text=query.chosen.text or "")
+    if made.left_out and not made.records.rows:
+        raise AnswerGone(f"the texts of these answers are not there: {made.problem}")
+    number, left_out = len(made.records.rows), made.left_out
+    name = f"records-{number}-of-{number + left_out}" if left_out else "records"
+    return Response(
+        "".join(made.records.lines()).encode("utf-8", "replace"),
+        media_type=FORMATS["jsonl"].media_type,
+        headers={"content-disposition": f'attachment; filename="{name}.jsonl"'},
     )
 
 

@@ -20,7 +20,7 @@ from ragtrace.metrics.asking import PartialAnswers, ask_items, batches, output_t
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, numbered_section
 from ragtrace.model import Claim, Usage
-from ragtrace.sentences import Sentence
+from ragtrace.sentences import Sentence, is_heading
 
 _MIN_REPEATED_CHARS = 10
 _EARLIER: Final = "earlier turns: only to see what words stand for, list nothing from them"
@@ -36,9 +36,11 @@ async def extract_claims(material: Material) -> ClaimExtraction:
 async def _ask(
     material: Material, part: Sequence[Sentence], surroundings: Sequence[Sentence], again: bool
 ) -> _Found:
+    answer = material.record.answer or ""
     given = ExtractInput(
         question=material.record.question,
         sentences=_numbered(part),
+        headings=frozenset(sentence.number for sentence in part if is_heading(answer, sentence)),
         surroundings=_numbered(surroundings),
         earlier=tuple(
             TurnText(question=turn.question, answer=turn.answer) for turn in material.record.earlier_turns

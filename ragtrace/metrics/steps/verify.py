@@ -319,12 +319,15 @@ class YesNoVerifier:
 
     async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
         canary_claims = self.canaries.among(pack) if claims else ()
-        woven = self.canaries.weave(claims, canary_claims)
-        said = await self._ask_each(pack, woven, "support", canary_claims)
-        # after all replies: a failed canary must not hide the usage of concurrent requests
+        planted = [NumberedText(number=canary.number, text=canary.text) for canary in canary_claims]
+        told = await self._ask_each(pack, planted, "support", canary_claims)
+        # before the claims: of a record that fails a canary there is no verdict, in no cache either
         passed = check_canaries(
-            canary_claims if said else (), [(number, self._is_yes(p)) for number, p in said.items()]
+            canary_claims if told else (), [(number, self._is_yes(p)) for number, p in told.items()]
         )
+        said = await self._ask_each(pack, claims, "support")
+        if said and not told:
+            check_canaries(canary_claims, ())
         return _Heard(pack=pack, support=said, canaries_passed=passed)
 
     async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
@@ -351,29 +354,30 @@ class YesNoVerifier:
         """Return P(yes) by number; items without a yes or no are left out."""
         if not items:
             return {}
+        guards = tuple(canary.text for canary in self.canaries.among(pack))
+
+        async def ask(item: NumberedText) -> float | None:
+            own = [canary for canary in canary_claims if canary.number == item.number]
+            return await self._ask(pack, item, question, own, guards)
+
         # the first one alone, so that the others find the chunks in the server's prefix cache
-        first = await self._ask(pack, items[0], question, canary_claims)
-        others = await together(self._ask(pack, item, question, canary_claims) for item in items[1:])
+        first = await ask(items[0])
+        others = await together(map(ask, items[1:]))
         answers = zip(items, [first, *others], strict=True)
         return {item.number: p for item, p in answers if p is not None}
 
     async def _ask(
-        self, pack: Pack, item: NumberedText, question: YesNoQuestion, canary_claims: Sequence[CanaryClaim]
+        self,
+        pack: Pack,
+        item: NumberedText,
+        question: YesNoQuestion,
+        own: Sequence[CanaryClaim],
+        guards: tuple[str, ...],
     ) -> float | None:
         def check(reply: YesProbability) -> None:
-            own = [canary for canary in canary_claims if canary.number == item.number]
             check_canaries(own, [(item.number, self._is_yes(reply.p_yes))])
 
-        try:
-            reply = await self.material.judge.ask(self._request(pack, item, question, check))
-        except JudgeNonsense:
-            return None
-        return reply.value.p_yes
-
-    def _request(
-        self, pack: Pack, item: NumberedText, question: YesNoQuestion, check: Callable[[YesProbability], None]
-    ) -> JudgeRequest[YesProbability]:
-        return JudgeRequest(
+        request = JudgeRequest(
             step=self.step,
             system=self.prompt.text,
             user=_render(pack, item.text, question, self.material.fence_code),
@@ -381,7 +385,12 @@ class YesNoVerifier:
             inputs=YesNoInput(chunks=tuple(pack), claim=item.text, question=question),
             max_output_tokens=_OUTPUT_TOKENS,
             check=check,
+            canaries=guards,
         )
+        try:
+            return (await self.material.judge.ask(request)).value.p_yes
+        except JudgeNonsense:
+            return None
 
     def _is_yes(self, p: float) -> bool:
         return p >= self.material.verify.threshold

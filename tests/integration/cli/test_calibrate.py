@@ -223,7 +223,8 @@ def test_what_the_judge_cost_follows_the_prices_that_are_given(data: str, tmp_pa
 
 def test_headings_may_be_left_out(tmp_path: Path, scripted: str) -> None:
     made = rows(2)
-    made[0]["claims"].append({"text": "**Returns**", "label": "supported"})
+    made[0]["claims"].insert(0, {"text": "**Returns**", "label": "supported"})
+    made[0].pop("answer", None)
     data = write(tmp_path / "headed.jsonl", made)
     found = as_json(data, "--judge", scripted, "--statements-only")
     assert found["groups"][0]["candidates"][0]["claims"]["things"] == 4

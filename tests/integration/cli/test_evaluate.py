@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.program import json_lines, run, start
+from tests.likely_judge import LIKELY
 from tests.patience import PATIENCE_S
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days."
@@ -98,6 +99,7 @@ def test_a_record_that_the_judge_fails_on_has_no_score_and_the_exit_code_is_1(
     broken, right = json_lines(result.stdout)
     assert result.exit_code == 1
     assert (broken["score"], broken["status"], broken["label"]) == (None, "error", "error")
+    assert broken["explanation"] == "the script says judge_timeout"
     assert right["label"] == "pass"
 
 
@@ -106,6 +108,49 @@ def test_fail_under_is_about_the_mean(records: str, scripted: str, mean: str, ex
     result = run("evaluate", records, "--judge", scripted, "--fail-under", mean)
     assert result.exit_code == exit_code
     assert ("must reach" in result.stderr) == bool(exit_code)
+
+
+def test_a_mean_of_exactly_the_mark_reaches_it(tmp_path: Path, scripted: str) -> None:
+    wrong = [record(f"wrong {n}", f"{RIGHT} {WRONG}") for n in range(6)]  # 6 of 0.5 and 4 of 1
+    path = write(tmp_path / "records.jsonl", [*wrong, *(record(f"right {n}") for n in range(4))])
+    passed = run("evaluate", path, "--judge", scripted, "--fail-under", "0.7")
+    failed = run("evaluate", path, "--judge", scripted, "--fail-under", "0.7001")
+    assert (passed.exit_code, failed.exit_code) == (0, 1)
+    assert "must reach 0.7001, and the mean is 0.7" in failed.stderr
+
+
+def test_the_cost_of_a_record_is_told_once_for_all_metrics(records: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[likely]\ndear = { input = 1000.0, output = 0.0 }\n")  # a dollar a call
+    dear = (f"judge.use={LIKELY}dear", f"judge.prices={prices}")
+    metrics = "faithfulness,hallucination,answer_relevance"
+    command = ("evaluate", records, "--metrics", metrics, "--json", "--set", dear[0], "--set", dear[1])
+    lines = json_lines(run(*command).stdout)
+    assert [line.get("cost_usd", "") for line in lines] == [3.0, "", "", 3.0, "", "", 0.0, "", ""]
+    assert {"relevance", "verify"} <= {step["step"] for line in lines[:3] for step in line["steps"]}
+
+
+def test_an_explanation_names_score_and_threshold(records: str, scripted: str) -> None:
+    result = run("evaluate", records, "--judge", scripted, "--threshold", "0.8", "--json")
+    told = [line["explanation"] for line in json_lines(result.stdout)]
+    assert told == [
+        "1 claim supported; score 1, threshold 0.8",
+        "1 of 1 claim contradicted; score 0, threshold 0.8",
+        "the record has no answer",
+    ]
+
+
+def test_the_environment_names_a_profile_which_an_option_overrides(
+    records: str, scripted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGTRACE_PROFILE", "deepeval-4")
+    command = ("evaluate", records, "--judge", scripted, "--json")
+    assert {line["profile"] for line in json_lines(run(*command).stdout)} == {"deepeval-4"}
+    own = run(*command, "--profile", "ragtrace")
+    assert {line["profile"] for line in json_lines(own.stdout)} == {"ragtrace"}
+    monkeypatch.setenv("RAGTRACE_PROFILE", "rages")
+    refused = run(*command)
+    assert (refused.exit_code, "RAGTRACE_PROFILE" in refused.stderr) == (2, True)
 
 
 def test_fail_under_fails_where_nothing_was_scored(tmp_path: Path, scripted: str) -> None:

@@ -71,7 +71,7 @@ def test_a_gate_knows_which_way_a_metric_is_good(records: str, fail_under: str, 
         "evaluate", records, "--judge", "scripted", "--metrics", "hallucination", "--fail-under", fail_under
     )
     assert result.exit_code == code
-    assert ("must stay at 0.4 or below, and the mean is 0.500" in result.stderr) is bool(code)
+    assert ("must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr) is bool(code)
 
 
 def test_machines_get_the_verdicts_on_chunks(records: str) -> None:

@@ -271,6 +271,8 @@ def test_a_search_for_words_opens_the_tenants_own_answers_alone() -> None:
         assert "shop-bot" in text
         assert "bank" not in text
         assert pages.source.opened == before + 1
+    (row,) = client.get("/answers.records").text.splitlines()
+    assert f"{1:032x}" in row
 
 
 def test_saved_views_are_of_a_tenant() -> None:

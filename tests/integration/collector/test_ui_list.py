@@ -276,6 +276,32 @@ def test_an_export_keeps_answers_whose_words_nobody_could_read() -> None:
     assert "search" not in (table_of(pages.client().get("/answers.csv").content).fieldnames or ())
 
 
+def test_a_filtered_list_becomes_records_with_texts() -> None:
+    source = Texts({hex_id(2): "30 days", hex_id(3): "30  days"})
+    client = Pages(rows=ROWS, source=source).client()
+    link = re.search(
+        r'href="(/answers.records[^"]*)"[^>]*>Export these answers', client.get("/answers?label=fail").text
+    )
+    assert link
+    answer = client.get(html.unescape(link[1]))
+    assert answer.headers["content-disposition"] == 'attachment; filename="records.jsonl"'
+    (row,) = (json.loads(line) for line in answer.text.splitlines())
+    assert (row["question"], row["answer"], row["claims"]) == ("How long?", "30  days", [])
+    assert row["contexts"] == [{"id": "faq", "text": "Refunds take 14 days."}]
+    found = client.get("/answers.records?text=30")
+    assert found.headers["content-disposition"] == 'attachment; filename="records-1-of-3.jsonl"'
+    assert client.get("/answers.records?text=40&label=fail").text == ""
+
+
+def test_records_whose_texts_are_gone_or_too_many_are_told_on_a_page() -> None:
+    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 1_002)])
+    client = pages.client()
+    many = client.get("/answers.records")
+    assert (many.status_code, "narrow it, or use `ragtrace export-records`" in many.text) == (400, True)
+    gone = client.get(f"/answers.records?trace={hex_id(7, 32)}")
+    assert (gone.status_code, "memory:test has no trace" in gone.text) == (410, True)
+
+
 def test_an_export_of_a_senseless_filter_leads_to_the_list() -> None:
     client = Pages(rows=ROWS).client()
     answer = client.get("/answers.csv?min=x")

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from ragtrace.answers.index.reading import open_index
 from ragtrace.answers.port import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.model import RagRecord
+from ragtrace.model import Chunk, RagRecord
 from ragtrace.reviews.file import ReviewFile
 from ragtrace_collector.ui.security import Sessions, UiAccess
 from ragtrace_collector.ui.serving import ui_app
@@ -52,7 +52,12 @@ class Texts:
             raise self.failure
         if key.span_id not in self.texts:
             raise AnswerGone(f"{self.name} has no trace {key.trace_id}")
-        record = RagRecord(id="1", question="How long?", answer=self.texts[key.span_id], chunks=())
+        record = RagRecord(
+            id=f"{key.trace_id}:{key.span_id}",
+            question="How long?",
+            answer=self.texts[key.span_id],
+            chunks=(Chunk(id="faq", text="Refunds take 14 days."),),
+        )
         return OpenedAnswer(key=key, record=record, versions=(), trace=None, read_from=self.name)
 
     async def aclose(self) -> None:

@@ -210,6 +210,31 @@ async def test_empty_chunks_are_no_units(
     assert await measured("context_relevance", calls, contexts=contexts) == expected
 
 
+PROSE = "Paris is big. It is old! Is it? Rents rose by 3.5 percent. Cats sleep."
+LINES = "Paris is big. It is old!\n\nIs it?\n"
+
+
+@pytest.mark.parametrize(
+    ("context", "reply", "expected"),
+    [
+        (PROSE, "It is old!", (OK, 0.2)),
+        (PROSE, "Paris is big. It is old!", (OK, 0.4)),
+        (PROSE, "Paris is big.\nIt is old!\nIt is old!", (OK, 0.4)),
+        (PROSE, "1. Paris is big. 2. It is old!", (OK, 0.4)),
+        (f"\n{PROSE}\n", PROSE, (OK, 1.0)),
+        (PROSE, "No sentence helps.", GRADER_ERROR),
+        (PROSE, "Insufficient Information", (OK, 0.0)),
+        (LINES, "Paris is big. It is old!", (OK, 0.5)),
+        (CHUNKS[0], CHUNKS[0], (OK, 1.0)),
+    ],
+)
+async def test_of_one_text_lines_count_or_else_sentences(
+    context: str, reply: str, expected: tuple[str, float | None]
+) -> None:
+    calls = CannedCalls({"relevance": [reply]})
+    assert await measured("context_relevance", calls, contexts=(context,)) == expected
+
+
 @pytest.mark.parametrize(
     ("metric", "parts"),
     [

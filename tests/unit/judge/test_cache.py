@@ -130,14 +130,18 @@ async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
     assert (reply.abstained, reply.notes, reply.usage) == ({1}, {1: "too vague"}, Usage())
 
 
-async def test_the_probability_of_a_claim_is_known_in_the_next_record(file_of: Any) -> None:
+async def test_a_probability_is_kept_for_the_same_prompt_and_the_same_canaries(file_of: Any) -> None:
     inner = ScriptedJudge(lambda request: YesProbability(p_yes=0.25))
     judge = cached(inner, file_of())
-    for claim, fence in (("a", "this record's"), ("a", "that record's"), ("b", "that record's")):
-        request = text_request(claim, YesProbability)
-        await judge.ask(replace(request, user=f"{fence} {claim}"))
+    request = text_request("a", YesProbability)
+    for asked in (
+        request,
+        replace(request, user=f"newer wording: {request.user}"),
+        replace(request, system="Check with more care."),
+        replace(request, canaries=("The ferry carries lanterns.",)),
+    ):
+        assert [(await judge.ask(asked)).usage.calls for _ in "12"] == [1, 0]
     await judge.aclose()
-    assert len(inner.requests) == 2
 
 
 async def test_errors_are_not_kept(file_of: Any) -> None:

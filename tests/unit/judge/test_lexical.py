@@ -126,7 +126,10 @@ async def test_it_never_says_contradicted() -> None:
         ("However, the given context doesn't say when.", "refusal"),
         ("I hope this helps!", "meta"),
         ("Would you like to know more?", "meta"),
-        ("**Opening hours**", "meta"),
+        ("(Passage 2)", "meta"),
+        ("Paris", "factual"),
+        ("**Refund time:** 30 days", "factual"),
+        ("| Refunds | 14 days |", "factual"),
         ("Shoes may be returned.", "factual"),
         ("The source of the Nile lies in Burundi.", "factual"),
     ],
@@ -143,3 +146,22 @@ def test_references_to_sources_are_taken_off_and_nothing_else() -> None:
 async def test_an_answer_that_only_declines_is_a_refusal() -> None:
     result = await judged("Unable to answer based on given passages. The passages do not mention it.")
     assert result.skip_reason == "refusal"
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
+        ("customers", ["supported"]),
+        ("Rome", ["unsupported"]),
+        ("30 days", ["supported"]),
+        ("45 days", ["unsupported"]),
+        ("- **Return time:** 45 days", ["unsupported"]),
+        ("## Returns\n\n| what | time |\n|---|---|\n| Shoes | 30 days |", ["supported"]),
+        ("**Shoes**\n- 30 days\n- 45 days", ["supported", "unsupported"]),
+        ("Yes", ["unjudged"]),
+    ],
+)
+async def test_short_answers_items_and_rows_are_claims_and_headings_are_not(
+    answer: str, labels: list[str]
+) -> None:
+    assert [verdict.label for verdict in (await judged(answer)).verdicts] == labels

@@ -185,7 +185,9 @@ async def test_recall_counts_the_sentences_that_code_numbered() -> None:
     assert result.score == 0.5
     assert [v.claim.text for v in result.verdicts] == [f"Truth {word}." for word in VOCABULARY]
     assert {v.claim.kind for v in result.verdicts} == {"reference"}
-    assert result.explanation == "of the reference: 1 of 4 sentences contradicted, 1 unsupported"
+    assert result.explanation == (
+        "of the reference: 1 of 4 sentences contradicted, 1 unsupported; score 0.5, threshold 0.5"
+    )
 
 
 async def test_a_judge_cannot_inflate_the_denominator_of_recall() -> None:

@@ -32,7 +32,7 @@ async def measured(*contexts: str | Chunk, judge: Any = JUDGE, **options: Any) -
 async def test_one_relevant_sentence_of_five_gives_a_fifth() -> None:
     result = await measured(FIVE)
     assert result.score == pytest.approx(0.2)
-    assert result.explanation == "3 of 5 sentences irrelevant, 1 partly relevant"
+    assert result.explanation == "3 of 5 sentences irrelevant, 1 partly relevant; score 0.2, threshold 0.5"
     assert (result.details["by_chunk"], result.details["coverage"]) == (1.0, 1.0)
     assert (result.details["sentences"], result.details["relevant_sentences"]) == (5, 1)
     assert result.usage.calls == 1

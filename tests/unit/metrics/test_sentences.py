@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.metrics.sentences import split_sentences
+from ragtrace.sentences import is_heading
 
 
 @pytest.mark.parametrize(
@@ -124,3 +125,26 @@ def test_text_without_spaces_is_cut_behind_a_comma_and_never_before_an_accent() 
 )
 def test_a_long_answer_of_anything_is_split(unit: str) -> None:
     assert all(len(s.text) <= 800 for s in split_sentences(unit * 50_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("Paris", []),
+        ("**Paris**", []),
+        ("# Paris", ["Paris"]),
+        ("## Refunds\n\nThey take 14 days.", ["Refunds"]),
+        ("**Refunds**\nThey take 14 days", ["**Refunds**"]),
+        ("Refunds\n- 14 days\n- by card", ["Refunds"]),
+        ("All is free.\n\nRefunds\n\nThey take 14 days.", ["Refunds"]),
+        ("14 days\n\nThis is the time for refunds.", []),
+        ("Name: Ada\nAge: 36", []),
+        ("- **Refund time:** 30 days\n- Paris", []),
+        ("1. Prepare\n   - Wash it.\n   - Cut it.\n2. Serve", ["Prepare"]),
+        ("| what | time |\n|---|:-:|\n| Refunds | 14 days |", ["| what | time |"]),
+        ("Refunds take 14 days.\n- by card", []),
+        ("The shop is old. Refunds\n- 14 days", []),
+    ],
+)
+def test_a_heading_is_told_by_its_place(text: str, headings: list[str]) -> None:
+    assert [each.text for each in split_sentences(text) if is_heading(text, each)] == headings

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable
-from ragtrace.judge import ScriptedJudge
+from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply, YesNoInput
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
@@ -273,3 +274,29 @@ async def test_what_was_measured_of_a_judge_does_not_hold_for_the_second() -> No
     evaluation = await evaluate(record(RIGHT), judge=Model(to_everything), second_judge=second, limits=limits)
     assert evaluation.results[0].score == 1
     assert second.questions == []
+
+
+async def test_a_verdict_given_without_canaries_is_no_verdict_for_a_record_with_them(tmp_path: Path) -> None:
+    model = Model(lambda asked: 0.9)  # yes to everything, canaries included
+    guarded = VerifySettings(form=VerifyForm.LOGPROBS)
+
+    async def judged(settings: VerifySettings) -> Verification:
+        judge = cached(model, CacheFile(CacheSettings(path=tmp_path / "judge.db")))
+        try:
+            limits = StepLimits(verify=settings)
+            return await StepSession(record(WRONG), judge, limits=limits).verify()
+        finally:
+            await judge.aclose()
+
+    for _ in range(2):
+        with pytest.raises(JudgeCompromised):
+            await judged(guarded)
+    assert WRONG not in [asked.claim for asked in model.questions]
+    assert (await judged(LOGPROBS)).verdicts[0].label == "supported"
+    model._p_yes = lambda asked: 0.1 if asked.claim in (WRONG, *invented(model)) else 0.9
+    assert (await judged(guarded)).verdicts[0].label != "supported"
+
+
+def invented(model: Model) -> list[str]:
+    said = "".join(CHUNKS)
+    return [asked.claim for asked in model.questions if asked.claim not in said]
