@@ -311,8 +311,8 @@ def _lines(metric: MetricComparison) -> Iterator[str]:
     if found is None:
         yield "  no answer has a score of both"
     else:
-        means = f"{found.first:7.3f}{found.second:8.3f}{found.mean:+9.3f}"
-        yield f"{f'  mean of {found.pairs}':<34}{means}   {found.low:+.3f} to {found.high:+.3f}"
+        means = f"{found.first:7.3f}{found.second:8.3f}{found.change:+9.3f}"
+        yield f"{f'  mean of {found.records[0]}':<34}{means}   {found.low:+.3f} to {found.high:+.3f}"
         if found.left_out:
             yield f"  {found.left_out} more have no known probability and are in no mean"
     yield f"  passes with A only {metric.passes_first_only}, with B only {metric.passes_second_only}" + (

@@ -20,8 +20,8 @@ from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mea
 from ragtrace.stats import (
     CorrectedRate,
     DetectionEffort,
+    Difference,
     JudgeErrors,
-    MeanDifference,
     WeightedQuantile,
     corrected_rate,
     detection_effort,
@@ -213,9 +213,9 @@ class Comparison:
     newer: str
     older_judged: int
     newer_judged: int
-    mean: MeanDifference | None
+    mean: Difference | None
     """Newer minus older; ``None`` if one of them has no score."""
-    passing: MeanDifference | None
+    passing: Difference | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
