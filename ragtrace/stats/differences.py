@@ -6,9 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ragtrace.stats.means import Z_95, WeightedMean
+
+LabelT = TypeVar("LabelT", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +130,11 @@ def sign_test(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * sum(exp(way - number * log(2)) for way in ways))
 
 
-def agreement_beyond_chance(counts: Mapping[tuple[Hashable, Hashable], int]) -> float | None:
+def agreement_beyond_chance(counts: Mapping[tuple[LabelT, LabelT], int]) -> float | None:
     """Return Cohen's kappa (1960) of pairs of labels by number; ``None`` if chance agreement is complete."""
     total = sum(counts.values())
     agreed = sum(number for (one, other), number in counts.items() if one == other)
-    first, second = Counter[Hashable](), Counter[Hashable]()
+    first, second = Counter[LabelT](), Counter[LabelT]()
     for (one, other), number in counts.items():
         first[one] += number
         second[other] += number
