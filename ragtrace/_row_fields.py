@@ -118,6 +118,8 @@ RECORD_FIELDS: Final = FieldNames(
         "answer": ["answer", "response", "actual_output", "output"],
         "reference": ["reference", "expected_output"],
         "earlier_turns": ["earlier_turns"],
+        "prompt_version": ["prompt_version"],
+        "model": ["model"],
     },
     also={
         "question": ["user_question", "user_query", "prompt"],

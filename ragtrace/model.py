@@ -285,6 +285,8 @@ class RagRecord:
             chunks=chunks,
             answer=texts["answer"],
             reference=texts["reference"],
+            model=_text(parts.get("model"), "model"),
+            prompt_version=_text(parts.get("prompt_version"), "prompt_version"),
         )
 
     def gap(self, *parts: Part) -> Gap | None:

@@ -4,6 +4,7 @@
 and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actualOutput``, ``Actual output``).
 
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
+``prompt_version`` and ``model`` say which version answered: `ragtrace report` and `compare` group by them.
 
 Contexts are a text, a document or a list of these; a document has its text, and perhaps an id, score and
 metadata, under usual names. A text may be the written form of a list or of documents, as data frames leave it
@@ -225,6 +226,8 @@ class RecordRow(BaseModel):
     answer: Text | None = None
     reference: Annotated[Text | None, BeforeValidator(_reference)] = None
     earlier_turns: Annotated[tuple[TurnRow, ...], BeforeValidator(_written_list)] = ()
+    prompt_version: _Name | None = None
+    model: _Name | None = None
 
 
 def record_of(row: RecordRow, name: str) -> RagRecord:
@@ -238,6 +241,8 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
         earlier_turns=tuple(
             EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
         ),
+        prompt_version=row.prompt_version,
+        model=row.model,
         gaps=() if row.contexts is not None else (_NO_CONTEXTS,),
     )
 

@@ -15,26 +15,15 @@ from ragtrace.cli.settings import command, group, option, takes
 class KeptOptions:
     """Which kept answers are read."""
 
-    source: str | None = option(
+    source: str = option(
         "--transcripts",
+        required=True,
         metavar="FILE[#NAME]",
         help="What --transcripts of other commands wrote; #NAME picks an evaluator if there are several.",
-    )
-    diff: tuple[str, str] | None = option(
-        "--diff", nargs=2, metavar="A B", help="Two such files, or two evaluators of one: FILE#NAME."
     )
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N answers."
     )
-
-    def __post_init__(self) -> None:
-        """Require one of the two."""
-        if (self.source is None) == (self.diff is None):
-            raise click.UsageError("give --transcripts FILE, or --diff A B")
-        if self.diff is not None and self.limit is not None:
-            raise click.UsageError(
-                "--limit needs --transcripts: --diff compares all answers that both judged"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +55,15 @@ class RejudgeOutput:
     output=("What to write", RejudgeOutput),
 )
 def rejudge(kept: KeptOptions, rescore: RescoreOptions, output: RejudgeOutput) -> None:
-    """Score kept verdicts again without a call, or compare two evaluators on the same answers.
+    """Score kept verdicts again without a call, or ask another judge about the same answers.
 
-    With --transcripts: score the records again from the judge's saved replies, with another pass rule,
-    another tool's rules, or newer evidence checks. Without --metrics and --config, the metrics are those that
-    ran. No judge is asked; answers that would need a new request
-    are counted. --to sends the new verdicts, which name the ones they replace.
+    Without --judge: score the records again from the judge's saved replies, with another pass rule, another
+    tool's rules, or newer evidence checks. Without --metrics and --config, the metrics are those that ran. No
+    judge is asked; answers that would need a new request are counted. --to sends the new verdicts, which name
+    the ones they replace.
 
-    With --transcripts and --judge: ask that judge about the same records. Its replies are saved in the same
-    file, and compared.
-
-    With --diff: compare two evaluators that judged the same answers.
+    With --judge: ask that judge about the same records. Its replies are saved in the same file, and
+    compared. `ragtrace compare` compares evaluators that a file has already.
 
     Exit code 0 if every answer was scored, else 1.
 
@@ -86,7 +73,6 @@ def rejudge(kept: KeptOptions, rescore: RescoreOptions, output: RejudgeOutput) -
       ragtrace rejudge --transcripts judged.db --profile deepeval-4 \\
           --to http://localhost:4317
       ragtrace rejudge --transcripts judged.db --judge openai:gpt-4.1
-      ragtrace rejudge --diff judged.db#gpt-4o-mini judged.db#gpt-4.1
     """
     from ragtrace.cli.rejudge_run import run_rejudge
 

@@ -1,59 +1,72 @@
-"""One run of `ragtrace rejudge`, and two evaluators side by side on the terminal."""
+"""One run of `ragtrace rejudge`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import click
 
 from ragtrace import process
 from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
+from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluator_options import ChosenEvaluator
 from ragtrace.cli.judge_choice import introduce, is_free, report_usage
 from ragtrace.cli.options import OWN_PROFILE, access
 from ragtrace.cli.rejudge import KeptOptions, RejudgeOutput, RescoreOptions
-from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk
+from ragtrace.cli.render import many, print_json, talk
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Metric, SpanSink
+from ragtrace.quality.compared import comparison_as_json
+from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import encode
 from ragtrace.transcripts import (
-    Comparer,
-    Disagreement,
-    EvaluatorComparison,
     EvaluatorInfo,
-    MetricComparison,
     RescoredRecord,
     TranscriptRecord,
     Transcripts,
     ask_again,
-    compare,
     rescore,
     unpaid,
 )
 
 
-class _Named(NamedTuple):
-    """An evaluator of a file."""
+@dataclass(slots=True, kw_only=True)
+class _Side:
+    """One of the two, with what it took."""
 
-    path: Path
-    evaluator: str | None
+    name: str
+    judge: JudgeIdentity
+    makes_calls: bool = True
+    """Whether its verdicts are not those of the other, scored again."""
+    answers: list[ComparedAnswer] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
 
+    def add(self, kept: TranscriptRecord) -> None:
+        self.answers.append(ComparedAnswer.of_judged(kept))
+        self.usage += kept.evaluation.usage
 
-def _named(value: str) -> _Named:
-    path, _, evaluator = value.partition("#")
-    return _Named(Path(path), evaluator or None)
+    def cost(self, prices: Prices) -> float | None:
+        return prices.cost_usd(self.usage, self.judge) if self.makes_calls else 0.0
+
+    def effort(self, prices: Prices) -> str:
+        if not self.makes_calls:
+            return "no call was made"
+        cost, usage = self.cost(prices), self.usage
+        dollars = "cost unknown" if cost is None else f"${cost:.4f}"
+        tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
+        return f"{many(usage.calls, 'call')}, {tokens}, {dollars}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,34 +74,35 @@ class _Output:
     prices: Prices
     as_json: bool
 
-    def tell(self, comparison: EvaluatorComparison, first: Side, second: Side, **more: int) -> None:
+    def tell(self, first: _Side, second: _Side, **more: int) -> None:
         """Print a comparison, and the numbers that go with it."""
+        sides = (ComparedSide(name=each.name, answers=each.answers) for each in (first, second))
+        found = compare(*sides)
         if self.as_json:
-            print_comparison_as_json(comparison, first, second, self.prices, **more)
+            told = comparison_as_json(found)
+            for name, side in (("a", first), ("b", second)):
+                told[name] |= {"usage": asdict(side.usage), "cost_usd": side.cost(self.prices)}
+            print_json({**told, **more})
             return
-        print_comparison(comparison, first, second, self.prices)
+        print_comparison(found)
+        for letter, side in (("A", first), ("B", second)):
+            talk(f"{letter}: {side.effort(self.prices)}")
         for what, number in more.items():
             talk(f"{what.replace('_', ' ')}: {number}")
 
 
 def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutput) -> int:
-    """Score or judge again, or compare; return the exit code.
+    """Score or judge again, and return the exit code.
 
     Raises:
         UsageError: options do not go together.
         ConfigError: one of them is wrong, or a file is.
     """
-    if kept.diff is not None:
-        first, second = map(_named, kept.diff)
-        config = scoring.judge.config.read(only=("judge",))
-        _diff(first, second, _Output(prices=load_prices(config.judge.prices), as_json=output.json.wanted))
-        return 0
-    assert kept.source is not None
     if output.destination and scoring.judge.names_judge:
         raise click.UsageError("--to sends rescored verdicts: run backfill to send those of another judge")
-    path, name = _named(kept.source)
-    with Transcripts(path, must_exist=True) as transcripts:
-        evaluator = transcripts.evaluator(name)
+    path, _, name = kept.source.partition("#")
+    with Transcripts(Path(path), must_exist=True) as transcripts:
+        evaluator = transcripts.evaluator(name or None)
         at_once, only = scoring.concurrency.answers, ("judge", "evaluate", "attach")
         chosen = scoring.judge.evaluator(
             lambda: _metrics(evaluator, scoring), max_concurrency=at_once, only=only
@@ -147,15 +161,15 @@ class _Again:
 
     async def score(self, sending: _Sending) -> bool:
         """Score what the judge said, and say whether all of it was known."""
-        comparing, unknown, sent = Comparer(), 0, 0
+        first, unknown, sent = self._first(), 0, 0
+        second = replace(first, name="the same, scored again", makes_calls=False, answers=[])
         async with sending.opened() as send:
             async for each in rescore(self.kept(), self.transcripts, metrics=self.metrics):
-                comparing.add_pair(each.before, unpaid(each.after))
+                first.add(each.before)
+                second.add(unpaid(each.after))
                 unknown += each.asks_anew
                 sent += await send(each, self.transcripts)
-        first = _side(self.transcripts, self.evaluator)
-        second = replace(first, name="the same, scored again", is_rescored=True)
-        self.output.tell(comparing.comparison(), first, second, not_in_transcript=unknown, sent=sent)
+        self.output.tell(first, second, not_in_transcript=unknown, sent=sent)
         return not unknown
 
     async def ask(self, spec: JudgeSpec, concurrency: int, *, is_agreed: bool) -> bool:
@@ -166,11 +180,13 @@ class _Again:
         introduce(judge)
         if not (is_agreed or is_free(evaluator, spec)):
             self._agree(judge.identity)
-        comparing, failed = Comparer(), 0
+        first, failed = self._first(), 0
+        second = _Side(name=judge.identity.name, judge=judge.identity)
 
         def count(before: TranscriptRecord, after: TranscriptRecord) -> None:
             nonlocal failed
-            comparing.add_pair(before, after)
+            first.add(before)
+            second.add(after)
             failed += bool(after.evaluation.failures)
 
         async with aclosing(evaluator):
@@ -182,11 +198,13 @@ class _Again:
                 on_judged=count,
                 concurrency=concurrency,
             )
-        first = _side(self.transcripts, self.evaluator)
-        second = Side(name=judge.identity.name, judge=judge.identity)
-        self.output.tell(comparing.comparison(), first, second, failed=failed)
+        self.output.tell(first, second, failed=failed)
         report_usage(judge, prices)
         return self.transcripts.is_whole and not failed
+
+    def _first(self) -> _Side:
+        judge = next(self.transcripts.of(self.evaluator)).evaluation.judge
+        return _Side(name=f"{self.transcripts.path.name}#{self.evaluator.name}", judge=judge)
 
     def _agree(self, judge: JudgeIdentity) -> None:
         spent = [each.evaluation.usage for each in self.kept()]
@@ -231,127 +249,3 @@ class _Sending:
 
 async def _nowhere(_: RescoredRecord, __: Transcripts) -> bool:
     return False
-
-
-def _diff(first: _Named, second: _Named, output: _Output) -> None:
-    with ExitStack() as opened:
-        one, other = (
-            opened.enter_context(Transcripts(each.path, must_exist=True)) for each in (first, second)
-        )
-        a, b = one.evaluator(first.evaluator), other.evaluator(second.evaluator)
-        output.tell(compare(one.of(a), other.of(b)), _side(one, a), _side(other, b))
-
-
-def _side(transcripts: Transcripts, evaluator: EvaluatorInfo) -> Side:
-    judge = next(transcripts.of(evaluator)).evaluation.judge
-    return Side(name=f"{transcripts.path.name}#{evaluator.name}", judge=judge)
-
-
-_OWN: Final = "ragtrace"
-_SHOWN: Final = 10
-"""Answers that differ most; JSON has all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two."""
-
-    name: str
-    judge: JudgeIdentity
-    is_rescored: bool = False
-    """Its verdicts are those of the other, scored again."""
-
-
-def print_comparison(comparison: EvaluatorComparison, first: Side, second: Side, prices: Prices) -> None:
-    """Print what two evaluators make of the same answers, and where they are farthest apart."""
-    console = open_console()
-    for letter, side, usage in zip("AB", (first, second), comparison.usage, strict=True):
-        console.print(f"{letter}  {one_line(side.name)}", soft_wrap=True)
-        console.print(f"   {_effort(side, usage, prices)}", soft_wrap=True)
-    console.print(f"\n{_answers(comparison)}")
-    for metric in comparison.metrics:
-        console.print()
-        for line in _lines(metric):
-            console.print(line)
-    if comparison.disagreements:
-        shown = comparison.disagreements[:_SHOWN]
-        console.print(f"\ndifferent verdicts: {len(comparison.disagreements)}{_how_many(shown, comparison)}")
-    for each in comparison.disagreements[:_SHOWN]:
-        console.print(f"  {one_line(each.record_id)}", soft_wrap=True)
-        console.print(f"    {each.metric}  {_both(each)}", soft_wrap=True)
-        for claim in each.claims:
-            print_indented(console, 6, f"{claim.first} | {claim.second}: {one_line(claim.text)}")
-
-
-def print_comparison_as_json(
-    comparison: EvaluatorComparison, first: Side, second: Side, prices: Prices, **more: object
-) -> None:
-    """Print the same as one JSON object."""
-    told = asdict(comparison)
-    told["disagreeing"] = len(comparison.disagreements)
-    for name, side, usage in zip(("a", "b"), (first, second), comparison.usage, strict=True):
-        told[name] = {"name": side.name, "cost_usd": _cost(side, usage, prices)}
-    print_json({**told, **more})
-
-
-def _answers(comparison: EvaluatorComparison) -> str:
-    parts = [f"{many(comparison.both, 'answer')} of both"]
-    if comparison.only_first:
-        parts.append(f"{comparison.only_first} of A only")
-    if comparison.only_second:
-        parts.append(f"{comparison.only_second} of B only")
-    if comparison.other_material:
-        parts.append(f"{comparison.other_material} of which they were shown different texts")
-    return ", ".join(parts)
-
-
-def _lines(metric: MetricComparison) -> Iterator[str]:
-    yield f"{_name(metric):<34}{'A':>7}{'B':>8}{'B - A':>9}   95 % interval"
-    found = metric.difference
-    if found is None:
-        yield "  no answer has a score of both"
-    else:
-        means = f"{found.first:7.3f}{found.second:8.3f}{found.mean:+9.3f}"
-        yield f"{f'  mean of {found.pairs}':<34}{means}   {found.low:+.3f} to {found.high:+.3f}"
-        if found.left_out:
-            yield f"  {found.left_out} more have no known probability and are in no mean"
-    yield f"  passes with A only {metric.passes_first_only}, with B only {metric.passes_second_only}" + (
-        f" (McNemar p = {metric.p_value:.2g})" if metric.passes_first_only + metric.passes_second_only else ""
-    )
-    kappa = "-" if metric.kappa is None else f"{metric.kappa:.2f}"
-    yield f"  agreement of labels beyond chance (kappa) {kappa}"
-    yield (
-        f"  scored by A only {metric.scored_first_only}, by B only {metric.scored_second_only},"
-        f" by neither {metric.scored_by_neither}"
-    )
-
-
-def _name(metric: MetricComparison) -> str:
-    first, second = metric.profiles
-    if first == second:
-        return metric.metric if first == _OWN else f"{metric.metric}.{first}"
-    return f"{metric.metric} ({first}, {second})"
-
-
-def _both(each: Disagreement) -> str:
-    first, second = ("-" if score is None else f"{score:.2f}" for score in (each.first, each.second))
-    return f"{first} {each.labels[0]} | {second} {each.labels[1]}"
-
-
-def _how_many(shown: tuple[Disagreement, ...], comparison: EvaluatorComparison) -> str:
-    if len(shown) == len(comparison.disagreements):
-        return ""
-    return f"; the {len(shown)} that differ most:" if shown else ""
-
-
-def _effort(side: Side, usage: Usage, prices: Prices) -> str:
-    if side.is_rescored:
-        return "no call was made"
-    cost = _cost(side, usage, prices)
-    dollars = "cost unknown" if cost is None else f"${cost:.4f}"
-    tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
-    return f"{many(usage.calls, 'call')}, {tokens}, {dollars}"
-
-
-def _cost(side: Side, usage: Usage, prices: Prices) -> float | None:
-    return 0.0 if side.is_rescored else prices.cost_usd(usage, side.judge)

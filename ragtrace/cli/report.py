@@ -29,13 +29,6 @@ DEFAULT_SINCE: Final = "7d"
 OUT_SUFFIXES: Final = (".html", ".json")
 
 
-def _two_groups(text: str) -> tuple[str, str]:
-    older, dots, newer = text.partition("..")
-    if not (older and dots and newer) or older == newer:
-        raise ValueError("write two groups: OLDER..NEWER, such as v1..v2")
-    return older, newer
-
-
 def _out(path: Path) -> Path:
     if path.suffix.lower() not in OUT_SUFFIXES:
         raise ValueError(f"{path.name!r} must end with {' or '.join(OUT_SUFFIXES)}")
@@ -80,12 +73,6 @@ class FigureOptions:
         help="Also by group. `cause` is the hop that failed, `source` the document of a chunk: 500"
         " answers, drawn at random, are opened for it.",
     )
-    compare: tuple[str, str] | None = option(
-        "--compare",
-        metavar="OLDER..NEWER",
-        parse=_two_groups,
-        help="How much two groups of --by differ: v1..v2.",
-    )
     baseline: timedelta | None = option(
         "--baseline",
         metavar="DURATION",
@@ -121,8 +108,6 @@ class FigureOptions:
 
     def __post_init__(self) -> None:
         """Refuse what makes no report."""
-        if self.compare and not self.by:
-            raise click.UsageError("--compare needs --by: groups of what?")
         if self.cheap and not self.judge:
             raise click.UsageError("--cheap needs --judge: which judge is it joined with?")
         if self.cheap and self.cheap == self.judge:
@@ -153,13 +138,13 @@ def report(place: AnswerPlaceOptions, figures: FigureOptions, output: ReportOutp
     """Measure production quality from judged answers, with confidence intervals and what is missing.
 
     Answers are weighted by one over their sampling probability. For the judge's own errors, see
-    `ragtrace calibrate --report`.
+    `ragtrace calibrate --report`; for the difference of two versions, `ragtrace compare`.
 
     \b
     Examples:
       ragtrace report
       ragtrace report --config collector.yaml --by service --baseline 7d
-      ragtrace report --by prompt_version --compare v1..v2 --out report.html
+      ragtrace report --by prompt_version --out report.html
       ragtrace report --from tempo:http://localhost:3200 --since 24h --by hour
       ragtrace report --judge openai:gpt-4o-mini --cheap lexical --json
     """

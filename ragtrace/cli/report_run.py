@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.reading import AnswerIndex, open_index
-from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import access
+from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.port import AnswerFilter, TrafficScope
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.cli.answer_place import MOST_ANSWERS, Place, Times, open_place
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
-from ragtrace.cli.report import DEFAULT_SINCE, AnswerPlaceOptions, FigureOptions, ReportOutputOptions
-from ragtrace.cli.times import Moment
-from ragtrace.clock import SystemClock
+from ragtrace.cli.report import AnswerPlaceOptions, FigureOptions, ReportOutputOptions
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files.private import replace_file
 from ragtrace.metrics.judge_card import read_calibration
@@ -63,13 +57,7 @@ from ragtrace.stats import CountedShare, JudgeErrors
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.backends.http_api import ConnectionSettings
-    from ragtrace_collector.config import CollectorConfig
 
-
-_STORE: Final = "store:"
-_DAY_NS: Final = 86_400 * 10**9
-_MOST_ANSWERS: Final = 1_000_000
 _AT_ONCE: Final = 500
 _OPENED_AT_ONCE: Final = 8
 _MOST_OPENED: Final = 500
@@ -85,7 +73,7 @@ def run_report(place: AnswerPlaceOptions, figures: FigureOptions, output: Report
         ReadError: the place cannot be read.
     """
     request = _request(figures)
-    times = _Times.of(place, figures, now_ns=SystemClock().now_ns())
+    times = Times.of(place, place.source, baseline=figures.baseline)
     report = asyncio.run(_report(place, figures, request, times))
     if output.out is not None:
         _write(output.out, report)
@@ -102,7 +90,6 @@ def _request(figures: FigureOptions) -> ReportRequest:
         metrics=figures.metrics,
         judge=figures.judge,
         cheap=figures.cheap,
-        compare=figures.compare,
         measured=_measured(figures.calibration) if figures.calibration else None,
         drop=figures.drop,
     )
@@ -125,64 +112,10 @@ def _measured(path: Path) -> MeasuredJudge:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    """The time range of the report."""
-
-    now_ns: int
-    since_ns: int | None
-    until_ns: int
-    baseline_ns: int | None
-
-    @classmethod
-    def of(cls, place: AnswerPlaceOptions, figures: FigureOptions, *, now_ns: int) -> _Times:
-        """Return the range that the options name.
-
-        Raises:
-            ConfigError: it is empty, or the baseline has no end.
-        """
-        is_file = _is_file(place.source)
-        since = place.since or (None if is_file else Moment(DEFAULT_SINCE))
-        since_ns = since.at(now_ns) if since else None
-        until_ns = place.until.at(now_ns) if place.until else now_ns
-        if since_ns is not None and since_ns >= until_ns:
-            raise ConfigError(f"--since {since} is not before --until {place.until or 'now'}")
-        if figures.baseline is not None and since_ns is None:
-            raise ConfigError("--baseline needs --since: where does it end?")
-        length_ns = int(figures.baseline.total_seconds() * 1e9) if figures.baseline else 0
-        baseline_ns = since_ns - length_ns if since_ns is not None and length_ns else None
-        return cls(now_ns=now_ns, since_ns=since_ns, until_ns=until_ns, baseline_ns=baseline_ns)
-
-    @property
-    def first_ns(self) -> int | None:
-        """Where the reading begins."""
-        return self.since_ns if self.baseline_ns is None else self.baseline_ns
-
-
-def _is_file(source: str | None) -> bool:
-    if source is None or source.startswith(_STORE):
-        return False
-    return parse_address(source).kind not in BACK_ENDS
-
-
-@dataclass(slots=True, kw_only=True)
-class _Place:
-    """Opened answers, and what is missing among them."""
-
-    name: str
-    index: AnswerIndex
-    source: AnswerSource
-    notices: list[str] = field(default_factory=list)
-    states: Callable[[], Mapping[str, int]] | None = None
-    """Counts all answers that a collector ever saw, by their state in its ledger."""
-    screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
-    """Returns the answers between two times that a screen looked at, judged or not."""
-
-
 async def _report(
-    options: AnswerPlaceOptions, figures: FigureOptions, request: ReportRequest, times: _Times
+    options: AnswerPlaceOptions, figures: FigureOptions, request: ReportRequest, times: Times
 ) -> QualityReport:
-    async with _opened(options, times) as place:
+    async with open_place(options, options.source, times) as place:
         scope = TrafficScope(since_ns=times.first_ns, until_ns=times.until_ns, service=options.service)
         has_screen = place.screened is not None
         found, baseline = request.collector(joins_screen=has_screen), request.collector()
@@ -215,32 +148,32 @@ async def _report(
 async def _collect(
     index: AnswerIndex,
     scope: TrafficScope,
-    times: _Times,
+    times: Times,
     found: AnswerCollector,
     baseline: AnswerCollector,
 ) -> list[str]:
     number = 0
     async for answer in index.every(AnswerFilter(scope=scope)):
-        if number == _MOST_ANSWERS:
-            return [f"only the newest {_MOST_ANSWERS:,} evaluations were read: choose a later --since"]
+        if number == MOST_ANSWERS:
+            return [f"only the newest {MOST_ANSWERS:,} evaluations were read: choose a later --since"]
         number += 1
         is_early = times.since_ns is not None and answer.time_ns < times.since_ns
         (baseline if is_early else found).add(answer)
     return []
 
 
-async def _ahead(index: AnswerIndex, options: AnswerPlaceOptions, times: _Times) -> int:
+async def _ahead(index: AnswerIndex, options: AnswerPlaceOptions, times: Times) -> int:
     """Count answers dated after now, which no range reaches."""
     scope = TrafficScope(since_ns=times.now_ns + 1, service=options.service)
     number = 0
     async for _ in index.every(AnswerFilter(scope=scope)):
         number += 1
-        if number == _MOST_ANSWERS:
+        if number == MOST_ANSWERS:
             break
     return number
 
 
-async def _collect_sources(place: _Place, scope: TrafficScope, found: AnswerCollector) -> str:
+async def _collect_sources(place: Place, scope: TrafficScope, found: AnswerCollector) -> str:
     """Open answers drawn at random, and put them into the groups of their sources."""
     drawn: dict[AnswerKey, list[AnswerSummary]] = {}
     after, has_more = -1.0, True
@@ -271,7 +204,7 @@ async def _collect_sources(place: _Place, scope: TrafficScope, found: AnswerColl
     return f"sources are those of {read:,} opened answers, of {total}{gone}"
 
 
-async def _sources(place: _Place, key: AnswerKey) -> list[str] | None:
+async def _sources(place: Place, key: AnswerKey) -> list[str] | None:
     try:
         opened = await place.source.open(key)
     except RagtraceError:
@@ -303,73 +236,6 @@ def _is_asked(answer: AnswerSummary, request: ReportRequest) -> bool:
     """Whether the random queue of the page asks about an answer, and the report is about its judge."""
     is_decided = answer.label in (Label.PASS, Label.FAIL) and answer.claims.total > 0
     return is_decided and (request.judge is None or is_judge(answer.judge, request.judge))
-
-
-@asynccontextmanager
-async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_Place]:
-    config = options.config.read(only=("extract", "store", "index"), needs_secrets=False)
-    if options.source is None or options.source.startswith(_STORE):
-        async with _opened_store(config, (options.source or "").removeprefix(_STORE)) as place:
-            yield place
-        return
-    given = access(options.headers.headers)
-    source = open_source(options.source, access=given, rules=config.extract.opened())
-    async with aclosing(source), aclosing(open_index()) as index:
-        place = _Place(name=source.name, index=index, source=source)
-        waiting: list[AnswerSummary] = []
-        async for summary in _searched(options, times, given, place.notices):
-            waiting.append(summary)
-            if len(waiting) == _AT_ONCE:
-                await index.add(waiting)
-                waiting.clear()
-        await index.add(waiting)
-        yield place
-
-
-@asynccontextmanager
-async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterator[_Place]:
-    """Open the answers of the named store, else of the configured or the default one."""
-    with needs_extra("collector"):
-        from ragtrace_collector.service.page import place_over
-        from ragtrace_collector.store.ledger import read_screened, take_stock
-        from ragtrace_collector.store.open import open_reading, require_store
-
-    section = configured.store.at(store) if store else configured.store
-    require_store(section)
-    found = open_reading(section)
-    async with place_over(found, configured) as opened:
-
-        def states() -> Mapping[str, int]:
-            return take_stock(found.database).by(lambda account: account.state)
-
-        def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-            return read_screened(found.database, since_ns, until_ns)
-
-        yield _Place(
-            name=found.name, index=opened.index, source=opened.source, states=states, screened=screened
-        )
-
-
-async def _searched(
-    options: AnswerPlaceOptions, times: _Times, given: ConnectionSettings, notices: list[str]
-) -> AsyncIterator[AnswerSummary]:
-    """Yield the answers of a back end or file; those of a clock that is ahead, too."""
-    last: list[SearchProgress] = []
-
-    def keep(progress: SearchProgress) -> None:
-        last[:] = [progress]
-
-    assert options.source is not None
-    async for summary in find_answers(
-        options.source,
-        since_ns=times.first_ns or 0,
-        until_ns=times.now_ns + _DAY_NS,
-        service=options.service,
-        access=given,
-        on_progress=keep,
-    ):
-        yield summary
-    notices.extend(last[0].notices if last else ())
 
 
 def _write(path: Path, report: QualityReport) -> None:

@@ -20,8 +20,8 @@ from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mea
 from ragtrace.stats import (
     CorrectedRate,
     DetectionEffort,
+    Difference,
     JudgeErrors,
-    MeanDifference,
     WeightedQuantile,
     corrected_rate,
     detection_effort,
@@ -178,8 +178,6 @@ class ReportRequest:
     """The wanted ones; empty for all."""
     judge: str | None = None
     cheap: str | None = None
-    compare: tuple[str, str] | None = None
-    """Two groups: the older one, and the newer one."""
     measured: MeasuredJudge | None = None
     drop: float | None = None
     most_groups: int = MOST_GROUPS
@@ -204,18 +202,18 @@ class ReviewedPairs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One metric in two groups, or in two periods."""
+    """One metric in two periods."""
 
     group: str
-    """The group whose periods are compared; empty for all answers, or if two groups are."""
+    """Empty for all answers."""
     metric: str
     older: str
     newer: str
     older_judged: int
     newer_judged: int
-    mean: MeanDifference | None
+    mean: Difference | None
     """Newer minus older; ``None`` if one of them has no score."""
-    passing: MeanDifference | None
+    passing: Difference | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,10 +291,7 @@ def quality_report(
     groups = _groups(request, found)
     first = next((metric for metric in whole.metrics if metric.passing), None)
     effort = effort_figures(first, found.whole, request.drop) if first and request.drop else None
-    compared = _of_groups(request, groups) if request.compare else ()
-    if baseline is not None:
-        of_both = [whole] if request.by and request.by.is_time else [whole, *groups]
-        compared = (*compared, *_of_periods(request, of_both, baseline))
+    of_both = [whole] if request.by and request.by.is_time else [whole, *groups]
     return QualityReport(
         place=place,
         since_ns=since_ns,
@@ -306,7 +301,7 @@ def quality_report(
         whole=whole,
         groups=groups,
         groups_left_out=sum(bool(group.answers) for group in found.groups.values()) - len(groups),
-        comparisons=tuple(compared),
+        comparisons=tuple(_of_periods(request, of_both, baseline)) if baseline else (),
         drop=request.drop,
         effort=effort,
         measured=request.measured,
@@ -325,26 +320,14 @@ def _reviewed(whole: GroupFigures, pairs: ReviewedPairs) -> ReviewedFigures:
 
 
 def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigures, ...]:
-    """Estimate the newest periods, or the groups with the most answers and those that are compared."""
+    """Estimate the newest periods, or the groups with the most answers."""
     names = [name for name in found.groups if found.groups[name].answers]
     if request.by is not None and request.by.is_time:
         names = sorted(names)[-request.most_groups :]
     else:
         names.sort(key=lambda name: (-found.groups[name].answers, name))
-        others = [name for name in request.compare or () if name in names[request.most_groups :]]
-        names = [*names[: request.most_groups], *others]
+        names = names[: request.most_groups]
     return tuple(GroupFigures(name, found.groups[name], request.measured) for name in names)
-
-
-def _of_groups(request: ReportRequest, groups: Sequence[GroupFigures]) -> Sequence[Comparison]:
-    by_name = {group.name: group for group in groups}
-    older, newer = (by_name.get(name) for name in request.compare or ("", ""))
-    if older is None or newer is None:
-        return ()
-    names = dict.fromkeys(metric.metric for group in (older, newer) for metric in group.metrics)
-    return [
-        _compared(name, older.metric(name), newer.metric(name), (older.name, newer.name)) for name in names
-    ]
 
 
 def _of_periods(
@@ -353,32 +336,20 @@ def _of_periods(
     for group in groups:
         sample = baseline.groups.get(group.name) if group.name else baseline.whole
         earlier = GroupFigures(group.name, sample, request.measured) if sample else None
-        for metric in group.metrics:
-            before = earlier.metric(metric.metric) if earlier else None
-            yield _compared(metric.metric, before, metric, ("baseline", "now"), group=group.name)
-
-
-def _compared(
-    metric: str,
-    older: MetricFigures | None,
-    newer: MetricFigures | None,
-    names: tuple[str, str],
-    *,
-    group: str = "",
-) -> Comparison:
-    both = (newer, older) if newer and older else None
-    return Comparison(
-        group=group,
-        metric=metric,
-        older=names[0],
-        newer=names[1],
-        older_judged=older.judged if older else 0,
-        newer_judged=newer.judged if newer else 0,
-        mean=difference_of(both[0].mean, both[1].mean) if both and both[0].mean and both[1].mean else None,
-        passing=difference_of(both[0].passing, both[1].passing)
-        if both and both[0].passing and both[1].passing
-        else None,
-    )
+        for now in group.metrics:
+            before = earlier.metric(now.metric) if earlier else None
+            yield Comparison(
+                group=group.name,
+                metric=now.metric,
+                older="baseline",
+                newer="now",
+                older_judged=before.judged if before else 0,
+                newer_judged=now.judged,
+                mean=difference_of(now.mean, before.mean) if before and now.mean and before.mean else None,
+                passing=difference_of(now.passing, before.passing)
+                if before and now.passing and before.passing
+                else None,
+            )
 
 
 def _notices(request: ReportRequest, found: AnswerCollector, whole: GroupFigures) -> Iterator[str]:
@@ -416,9 +387,6 @@ def _missing(request: ReportRequest, found: AnswerCollector, whole: GroupFigures
     for name in request.metrics:
         if name not in names:
             yield f"no answer in this time range has the metric {name}"
-    for name in request.compare or ():
-        if name not in found.groups:
-            yield f"there is no group {name!r} to compare"
     for metric in whole.metrics:
         if not metric.judged:
             yield (

@@ -17,7 +17,7 @@ from ragtrace.quality.report import (
     ReviewedFigures,
 )
 from ragtrace.reviews.averages import LEAST
-from ragtrace.stats import CountedShare, MeanDifference, PredictedMean, WeightedMean
+from ragtrace.stats import CountedShare, Difference, PredictedMean, WeightedMean
 
 ABSENT = "–"  # noqa: RUF001 -- an en dash
 
@@ -42,18 +42,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.{1 if 0 < share < 0.1 else 0}f} %"
 
 
-def change(difference: MeanDifference | None, *, is_share: bool) -> str:
+def change(difference: Difference | None, *, is_share: bool) -> str:
     """Write a difference: ``-0.07 [-0.12, -0.02]``, or in percentage points."""
     if difference is None:
         return ABSENT
-    if is_share:
-        middle, low, high = (_signed(100 * value, 0) for value in difference)
-        return f"{middle} points [{low}, {high}]"
-    middle, low, high = (_signed(value, 2) for value in difference)
-    return f"{middle} [{low}, {high}]"
+    scale, digits, unit = (100, 0, " points") if is_share else (1, 2, "")
+    told = (signed(scale * value, digits) for value in (difference.change, difference.low, difference.high))
+    return "{}{unit} [{}, {}]".format(*told, unit=unit)
 
 
-def _signed(value: float, digits: int) -> str:
+def signed(value: float, digits: int) -> str:
+    """Write a number with its sign, also after rounding: ``+0.17``, ``0.00``."""
     rounded = round(value, digits)
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 

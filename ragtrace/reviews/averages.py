@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewPick, by_claim, majority
-from ragtrace.stats import WeightedMean, wilson, wilson_interval
+from ragtrace.stats import WeightedMean, agreement_beyond_chance, wilson, wilson_interval
 
 _LEAST_CLAIMS: Final = 20
 """Fewer claims say too little about a judge."""
@@ -63,18 +63,8 @@ class ReviewAgreement:
         """Whether there are too few claims to judge a judge by."""
         self.interval = wilson_interval(self.agreed, self.decided) if self.decided else None
         """The 95 % interval of the share of agreement (Wilson); ``None`` without a decided claim."""
-        self.kappa = _kappa(decided)
+        self.kappa = agreement_beyond_chance(decided)
         """Cohen's kappa (1960) over the decided claims; ``None`` if chance agreement is complete."""
-
-
-def _kappa(decided: Mapping[tuple[VerdictLabel, VerdictLabel], int]) -> float | None:
-    total, agreed = sum(decided.values()), sum(n for (judge, human), n in decided.items() if judge is human)
-    sides = (Counter[VerdictLabel](), Counter[VerdictLabel]())
-    for pair, number in decided.items():
-        for side, label in zip(sides, pair, strict=True):
-            side[label] += number
-    chance = sum(sides[0][label] * sides[1][label] for label in LABELS) / (total**2 or 1)
-    return None if chance == 1 or not total else (agreed / total - chance) / (1 - chance)
 
 
 METRIC: Final = "faithfulness"

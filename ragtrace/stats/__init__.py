@@ -1,5 +1,13 @@
 """Estimates with confidence intervals from small samples."""
 
+from ragtrace.stats.differences import (
+    Difference,
+    Pair,
+    agreement_beyond_chance,
+    difference_of,
+    paired_difference,
+    sign_test,
+)
 from ragtrace.stats.errors import (
     CorrectedRate,
     CountedShare,
@@ -10,13 +18,11 @@ from ragtrace.stats.errors import (
     predicted_mean,
 )
 from ragtrace.stats.means import (
-    MeanDifference,
     Moments,
     RunningMean,
     Weighed,
     WeightedMean,
     WeightedQuantile,
-    difference_of,
     mean_of,
     weighted_mean,
     weighted_quantiles,

@@ -24,7 +24,6 @@ from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
 from ragtrace.pipeline.evaluator import MetricSpec
 from ragtrace.sqlite_file import SqliteForm, open_private
-from ragtrace.traces.attach import record_sha256
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +66,6 @@ class TranscriptRecord(JudgedAnswer):
     """The settings of the metrics; empty in files of earlier versions."""
     session: str = ""
     """The session of the judges' replies: one opening of the file."""
-
-    @property
-    def material_sha256(self) -> str:
-        """The digest of the judges' material."""
-        return record_sha256(self.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,8 @@ WORKS: dict[str, Sequence[str]] = {
     "backfill": ["--from", "otlp-file:traces.jsonl", "--to", "otlp-file:scores.jsonl", "--judge", "lexical"],
     "report": ["--from", "traces.jsonl"],
     "doctor": ["--judge", "lexical"],
-    "rejudge": ["--diff", "old.db", "new.db"],
+    "rejudge": ["--transcripts", "old.db"],
+    "compare": ["old.db", "new.db"],
 }
 """What the core alone can do."""
 

@@ -20,7 +20,7 @@ from ragtrace.errors import RagtraceError
 from ragtrace.model import Label
 from ragtrace.reviews.averages import METRIC
 from ragtrace.reviews.file import ReviewFile
-from ragtrace.stats import MeanDifference, WeightedMean, difference_of
+from ragtrace.stats import Difference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.review import corrected_metric
@@ -153,7 +153,7 @@ class DailyChange:
     metric: str
     newer: WeightedMean | None
     older: WeightedMean | None
-    difference: MeanDifference | None
+    difference: Difference | None
     """``None`` if one of the two days has no score."""
     lower_is_better: bool
 

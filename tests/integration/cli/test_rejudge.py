@@ -87,13 +87,21 @@ def rejudged(*args: str, exit_code: int = 0) -> dict[str, Any]:
     return told
 
 
+def compared(place: Place) -> dict[str, Any]:
+    """Compare the two judges of a place."""
+    result = run("compare", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b", "--json")
+    assert result.exit_code == 0, result.output
+    (told,) = json_lines(result.stdout)
+    return told
+
+
 def test_another_threshold_turns_labels_without_a_call(judged: tuple[Place, JudgeServer]) -> None:
     place, server = judged
     calls = server.calls
     told = rejudged("--transcripts", place.transcripts, "--threshold", "0.5")
     (faithfulness,) = told["metrics"]
-    assert (told["both"], faithfulness["passes_first_only"], faithfulness["passes_second_only"]) == (6, 0, 6)
-    assert faithfulness["difference"]["mean"] == 0
+    assert (told["pairs"]["same_texts"], faithfulness["to_fail"], faithfulness["to_pass"]) == (6, 0, 6)
+    assert faithfulness["mean"]["change"] == 0
     assert (told["not_in_transcript"], told["b"]["cost_usd"], server.calls) == (0, 0, calls)
 
 
@@ -127,29 +135,30 @@ def test_two_judges_are_compared_on_the_answers_that_both_judged(
 ) -> None:
     place.backfill(judge(REPLIES))
     place.backfill(judge(LENIENT), model="model-b", traces=8)
-    told = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
+    told = compared(place)
     (faithfulness,) = told["metrics"]
-    difference = faithfulness["difference"]
-    assert (told["both"], told["only_first"], told["only_second"]) == (6, 0, 2)
-    assert (difference["first"], difference["second"], difference["mean"]) == (0.5, 1.0, 0.5)
+    difference = faithfulness["mean"]
+    assert (told["pairs"]["same_texts"], told["a"]["answers"], told["b"]["answers"]) == (6, 6, 8)
+    assert (difference["first"], difference["second"], difference["change"]) == (0.5, 1.0, 0.5)
     assert -1 <= difference["low"] < 0.5 < difference["high"] <= 1
-    assert [usage["calls"] for usage in told["usage"]] == [12, 16]
-    assert told["disagreeing"] == 6
-    first, *_ = told["disagreements"]
-    assert first["claims"] == [["Refunds take 30 days.", "contradicted", "supported"]]
+    assert len(told["changes"]) == 6
+    first, *_ = told["changes"]
+    changed = {"text": "Refunds take 30 days.", "first": "contradicted", "second": "supported"}
+    assert first["claims"] == [changed]
+    assert any(
+        "judged by other judges: openai:model-a and openai:model-b" in each for each in told["notices"]
+    )
 
 
-def test_people_see_both_sides_in_80_columns(
-    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
-) -> None:
-    place.backfill(judge(REPLIES))
-    place.backfill(judge(LENIENT), model="model-b")
-    result = run("rejudge", "--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
+def test_people_see_both_sides_in_80_columns(judged: tuple[Place, JudgeServer]) -> None:
+    place, _ = judged
+    result = run("rejudge", "--transcripts", place.transcripts, "--threshold", "0.5")
     assert "A  judged.db#openai:model-a@" in result.stdout
-    assert "   12 calls, 1,200 + 240 tokens, cost unknown" in result.stdout
-    assert "  mean of 6                         0.500   1.000   +0.500   " in result.stdout
+    assert "A: 12 calls, 1,200 + 240 tokens, cost unknown" in result.stderr
+    assert "B: no call was made" in result.stderr
+    assert "  mean score           0.500   0.500    0.000   " in result.stdout
+    assert "  pairs that turn: 6 to pass, 0 to fail (McNemar p = 0.031)" in result.stdout
     assert f"  {trace_id_of(0)}:" in result.stdout
-    assert "    contradicted | supported: Refunds take 30 days." in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
@@ -161,9 +170,9 @@ def test_another_judge_is_asked_about_the_same_records_and_kept(
     asked = ("--judge", "openai:model-b", "--base-url", lenient.base_url)
     live = rejudged("--transcripts", place.transcripts, *asked, "--limit", "4")
     again = rejudged("--transcripts", f"{place.transcripts}#model-a", *asked, "--limit", "4")
-    kept = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
-    assert (live["both"], live["failed"], lenient.calls, server.calls) == (4, 0, 8, calls)
-    assert (kept["both"], kept["only_first"]) == (4, 2)
+    kept = compared(place)
+    assert (live["pairs"]["by_id"], live["failed"], lenient.calls, server.calls) == (4, 0, 8, calls)
+    assert (kept["pairs"]["by_id"], kept["a"]["answers"]) == (4, 6)
     assert kept["metrics"] == live["metrics"] == again["metrics"]
 
 
@@ -185,16 +194,14 @@ def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ((), "give --transcripts FILE, or --diff A B"),
+        ((), "Missing option '--transcripts'"),
         (("--transcripts", "nowhere.db"), "there is no file 'nowhere.db'"),
-        (("--diff", "nowhere.db", "nowhere.db"), "there is no file 'nowhere.db'"),
-        (("--diff", "a.db", "b.db", "--limit", "3"), "--limit needs --transcripts"),
         (
             ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),
             "run backfill to send those of another judge",
         ),
     ],
-    ids=["nothing", "no file", "no files", "limit", "two ways"],
+    ids=["nothing", "no file", "two ways"],
 )
 def test_what_cannot_be_done_is_said_with_what_to_do(args: tuple[str, ...], says: str) -> None:
     result = run("rejudge", *args)
@@ -230,5 +237,5 @@ def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
     run("evaluate", str(records), *asked, "--transcripts", place.transcripts)
     calls = server.calls
     told = rejudged("--transcripts", place.transcripts, "--pass-when", "contradicted <= 1")
-    assert (told["both"], told["not_in_transcript"], server.calls) == (1, 0, calls)
-    assert told["metrics"][0]["passes_second_only"] == 1
+    assert (told["pairs"]["by_id"], told["not_in_transcript"], server.calls) == (1, 0, calls)
+    assert told["metrics"][0]["to_pass"] == 1

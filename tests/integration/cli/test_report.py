@@ -123,13 +123,30 @@ def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored:
 
 
 def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
-    found = as_json("--from", stored, "--by", "service", "--compare", "help..shop")
+    found = as_json("--from", stored, "--by", "service")
     (metric,) = found["all"]["metrics"]
     assert (metric["results"], metric["judged"], metric["coverage"]) == (40, 40, 0.5)
     assert metric["pass_rate"]["value"] == pytest.approx(0.75)
-    (difference,) = found["comparisons"]
-    assert difference["pass_rate"]["change"] == pytest.approx(0.5)
-    assert not difference["pass_rate"]["is_chance"]
+
+
+def test_records_of_a_file_are_grouped_by_the_version_that_they_name(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question": "How long?",
+            "contexts": ["Refunds take 14 days."],
+            "answer": f"Refunds take {days} days.",
+        }
+        | {"prompt_version": version, "model": "gpt-4o"}
+        for version, days in (("v1", 30), ("v2", 14), ("v2", 14))
+    ]
+    (tmp_path / "records.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = str(tmp_path / "report.jsonl")
+    assert (
+        run("evaluate", str(tmp_path / "records.jsonl"), "--judge", "lexical", "--out", told).exit_code == 0
+    )
+    for by, groups in (("prompt_version", {"v1": 1, "v2": 2}), ("model", {"gpt-4o": 3})):
+        found = as_json("--from", told, "--by", by)["groups"]
+        assert {group["name"]: group["answers"] for group in found} == groups
 
 
 def test_the_baseline_ends_where_the_range_begins(stored: str) -> None:
@@ -234,8 +251,6 @@ def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: 
         (["--from", "nope:x"], "is not an address"),
         (["--from", "store:missing.db"], "there is no collector's store"),
         (["--from", "store:text.txt"], "cannot be read"),
-        (["--compare", "v1..v2"], "--compare needs --by"),
-        (["--by", "service", "--compare", "v1"], "OLDER..NEWER"),
         (["--cheap", "lexical"], "--cheap needs --judge"),
         (["--from", "text.txt", "--baseline", "7d"], "--baseline needs --since"),
         (["--from", "text.txt", "--since", "1d", "--until", "2d"], "is not before"),

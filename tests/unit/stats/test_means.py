@@ -208,6 +208,10 @@ def test_difference_has_the_interval_of_newcombe() -> None:
     )
     difference = difference_of(newer, older)
     # Newcombe 1998, table II, example (a), method 10
-    assert [round(value, 4) for value in difference] == [0.2, 0.0524, 0.3339]
+    assert [round(value, 4) for value in (difference.change, difference.low, difference.high)] == [
+        0.2,
+        0.0524,
+        0.3339,
+    ]
     assert not difference.is_chance
     assert difference_of(older, older).is_chance

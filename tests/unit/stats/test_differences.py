@@ -1,4 +1,4 @@
-"""How two evaluators differ: intervals that hold, and tests that say what they should."""
+"""How two samples differ in pairs: intervals that hold, and tests that say what they should."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.transcripts._comparison import Pair, agreement_beyond_chance, paired_difference, sign_test
+from ragtrace.stats import Pair, agreement_beyond_chance, paired_difference, sign_test
 
 Draw = Callable[[random.Random], tuple[float, float]]
 shares = st.floats(0, 1)
@@ -78,7 +78,7 @@ def test_the_difference_is_within_its_interval_and_turns_with_the_sides(found: l
     other = paired_difference(pair._replace(first=pair.second, second=pair.first) for pair in found)
     assert one is not None
     assert other is not None
-    assert -1 <= one.low <= one.mean <= one.high <= 1
+    assert -1 <= one.low <= one.change <= one.high <= 1
     assert (other.low, other.high) == pytest.approx((-one.high, -one.low))
 
 
@@ -94,7 +94,7 @@ def test_answers_of_one_trace_count_as_one() -> None:
 def test_pairs_without_a_difference_are_no_certainty() -> None:
     found = paired_difference(Pair(1.0, 1.0, 1.0, str(number)) for number in range(50))
     assert found is not None
-    assert found.mean == 0
+    assert found.change == 0
     assert found.low < -0.02
     assert found.high > 0.02
 
@@ -102,7 +102,7 @@ def test_pairs_without_a_difference_are_no_certainty() -> None:
 def test_pairs_without_a_probability_are_left_out_and_counted() -> None:
     found = paired_difference([Pair(0.0, 1.0, 1.0, "a"), Pair(1.0, 0.0, None, "b")])
     assert found is not None
-    assert (found.mean, found.pairs, found.left_out) == (1.0, 1, 1)
+    assert (found.change, found.records, found.left_out) == (1.0, (1, 1), 1)
     assert paired_difference([Pair(1.0, 0.0, None, "b")]) is None
 
 
@@ -121,7 +121,7 @@ def test_labels_that_turn_one_way_are_tested_exactly(first: int, second: int, p:
 
 def test_agreement_is_what_is_beyond_chance() -> None:
     # Cohen 1960's way of counting: 20 of 50 both yes, 15 both no, 5 and 10 differ
-    told = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15
+    told = {(True, True): 20, (True, False): 5, (False, True): 10, (False, False): 15}
     assert agreement_beyond_chance(told) == pytest.approx(0.4)
-    assert agreement_beyond_chance([(True, True)] * 3) is None
-    assert agreement_beyond_chance([]) is None
+    assert agreement_beyond_chance({(True, True): 3}) is None
+    assert agreement_beyond_chance({}) is None

@@ -1,0 +1,573 @@
+"""Two versions of a system on judged answers: in pairs of the same question, else as two samples."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, first_faithfulness, summary_of_judged
+from ragtrace.model import (
+    Direction,
+    Evaluation,
+    JudgedAnswer,
+    Label,
+    MetricResult,
+    VerdictLabel,
+    content_sha256,
+)
+from ragtrace.stats import (
+    Difference,
+    Pair,
+    Weighed,
+    agreement_beyond_chance,
+    difference_of,
+    paired_difference,
+    sign_test,
+    weighted_mean,
+)
+from ragtrace.traces.carrier_outcomes import keyed
+
+DIMENSIONS: Final[Mapping[str, str]] = {
+    "prompt_version": "prompt_version",
+    "model": "model",
+    "service": "service",
+    "release": "service_version",
+}
+"""What tells versions of a system apart, and the field of an answer's summary that has it."""
+NONE: Final = "(none)"
+_MOST_NAMED: Final = 3
+_MOST_GROUPS: Final = 50
+
+ClaimLabels = Mapping[str, VerdictLabel]
+"""The verdicts on the claims of an answer, by their text."""
+
+
+class ComparedAnswer(NamedTuple):
+    """A judged answer, as far as a comparison needs it."""
+
+    summary: AnswerSummary
+    name: str
+    """The record's id, for people."""
+    question: str
+    """As questions are compared; empty if it is unknown, or not known to its end."""
+    text: str = ""
+    """The question for people."""
+    material: str = ""
+    """The digest of what the judge saw; empty if it is not at hand."""
+    claims: Mapping[str, ClaimLabels] = {}
+    """By metric."""
+    versions: Mapping[str, str] = {}
+    """The version of the evaluator, by metric."""
+
+    @classmethod
+    def of_judged(cls, answer: JudgedAnswer) -> ComparedAnswer:
+        """Make it of an answer with its texts."""
+        record, summary = answer.record, summary_of_judged(answer)
+        has_texts = record.answer is not None or record.question is not None
+        return cls(
+            summary,
+            record.id,
+            comparable(record.question or ""),
+            text=summary.question,
+            material=content_sha256(record) if has_texts else "",
+            claims=claims_of(answer.evaluation),
+            versions={name: each.evaluator_version for name, each in keyed(answer.evaluation)},
+        )
+
+    @classmethod
+    def of_summary(cls, summary: AnswerSummary) -> ComparedAnswer:
+        """Make it of an answer in an index, which has no texts but how the question begins."""
+        question = summary.question
+        is_whole = not question.endswith("…")
+        versions = {metric.name: summary.evaluator_version for metric in summary.metrics}
+        return cls(
+            summary,
+            summary.key.trace_id,
+            comparable(question) if is_whole else "",
+            text=question,
+            versions=versions,
+        )
+
+
+def claims_of(evaluation: Evaluation) -> Mapping[str, ClaimLabels]:
+    """Return the verdicts on claims by metric."""
+    return {
+        name: {verdict.claim.text: verdict.label for verdict in outcome.verdicts}
+        for name, outcome in keyed(evaluation)
+        if isinstance(outcome, MetricResult)
+    }
+
+
+def comparable(question: str) -> str:
+    """Return a question without what makes no other question: case, spaces, quotes, sentence marks."""
+    words = (word.strip(_MARKS) for word in question.casefold().replace("’", "'").split())  # noqa: RUF001
+    return " ".join(filter(None, words))
+
+
+_MARKS: Final = ".,;:!?…¿¡'\"“”„‘«»()[]{}–—"  # noqa: RUF001 -- marks of other languages, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSide:
+    """The answers of one version."""
+
+    name: str
+    answers: Sequence[ComparedAnswer]
+    notices: tuple[str, ...] = ()
+    """Sentences about what could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """One metric in both versions."""
+
+    metric: str
+    lower_is_better: bool
+    passing: Difference | None
+    """Of the pass rates, B minus A; ``None`` if there is nothing to compare."""
+    mean: Difference | None
+    """Of the mean scores."""
+    to_fail: int
+    """Pairs that pass in A and fail in B."""
+    to_pass: int
+    p_value: float | None
+    """Of these two counts (McNemar, exact, unweighted); ``None`` without pairs."""
+    kappa: float | None
+    """Cohen's kappa of pass and fail, if both judged the same texts."""
+
+    def verdict(self, *, passes: bool) -> str:
+        """Say of the pass rate or of the mean: ``better``, ``worse``, ``may be chance`` or ``unknown``."""
+        found = self.passing if passes else self.mean
+        if found is None:
+            return "unknown"
+        if found.is_chance:
+            return "may be chance"
+        return "better" if (found.change > 0) != (self.lower_is_better and not passes) else "worse"
+
+
+class ClaimChange(NamedTuple):
+    """A claim that is judged otherwise, or a wrong one that only one of the answers has."""
+
+    text: str
+    first: VerdictLabel | None
+    """``None`` if the answer does not make the claim."""
+    second: VerdictLabel | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerChange:
+    """A pair with another label, score or verdict on a claim."""
+
+    names: tuple[str, str]
+    keys: tuple[AnswerKey, AnswerKey]
+    question: str
+    metric: str
+    scores: tuple[float | None, float | None]
+    labels: tuple[Label, Label]
+    claims: tuple[ClaimChange, ...]
+
+    @property
+    def is_flip(self) -> bool:
+        """Whether one passes and the other fails."""
+        return {*self.labels} == {Label.PASS, Label.FAIL}
+
+    @property
+    def size(self) -> tuple[bool, float, int]:
+        """By which changes are sorted: flips first, then by the distance of the scores."""
+        first, second = self.scores
+        apart = abs(first - second) if first is not None and second is not None else 0.0
+        return self.is_flip, apart, len(self.claims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionComparison:
+    """What differs between two versions."""
+
+    names: tuple[str, str]
+    answers: tuple[int, int]
+    judges: tuple[tuple[str, ...], tuple[str, ...]]
+    is_paired: bool
+    """Whether differences are those of pairs; else of two independent samples."""
+    by_id: int
+    by_question: int
+    unchanged: int
+    """Pairs of which both judged the same texts."""
+    by: str | None
+    groups: Mapping[str, tuple[MetricComparison, ...]]
+    """By the name of the group; all answers first, under the empty name."""
+    changes: tuple[AnswerChange, ...]
+    """Largest first."""
+    notices: tuple[str, ...]
+    """Sentences about what could not be compared, and what the difference may be due to."""
+
+    @property
+    def metrics(self) -> tuple[MetricComparison, ...]:
+        """The metrics of all answers, faithfulness first."""
+        return self.groups[""]
+
+
+class _Paired(NamedTuple):
+    first: ComparedAnswer
+    second: ComparedAnswer
+    cluster: str
+
+    @property
+    def probability(self) -> float | None:
+        one, other = self.first.summary, self.second.summary
+        if not (one.probability and other.probability):
+            return None
+        if one.key.trace_id == other.key.trace_id:  # the decision on a trace is one: rates are nested
+            return min(one.probability, other.probability)
+        return one.probability * other.probability
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pairing:
+    pairs: list[_Paired] = field(default_factory=list)
+    by_id: int = 0
+    other_question: int = 0
+    only: tuple[list[ComparedAnswer], list[ComparedAnswer]] = ((), ())  # type: ignore[assignment]
+
+
+def compare(first: ComparedSide, second: ComparedSide, *, by: str | None = None) -> VersionComparison:
+    """Compare two versions: by pairs if at least half of the smaller side has a partner.
+
+    ``by`` is one of `DIMENSIONS`: also within each group, told by A's answer of a pair.
+    """
+    sides = (_newest(first.answers), _newest(second.answers))
+    pairing = _paired(*sides)
+    is_paired = bool(pairing.pairs) and 2 * len(pairing.pairs) >= min(map(len, sides))
+    unchanged = sum(bool(each.first.material) and _is_same_text(each) for each in pairing.pairs)
+    answers: dict[str, tuple[list[ComparedAnswer], list[ComparedAnswer]]] = defaultdict(lambda: ([], []))
+    pairs: dict[str, list[_Paired]] = defaultdict(list)
+    for at, side in enumerate(sides):
+        for answer in side:
+            for group in _groups(answer, by):
+                answers[group][at].append(answer)
+    for pair in pairing.pairs:
+        for group in _groups(pair.first, by):
+            pairs[group].append(pair)
+    largest = sorted(answers, key=lambda name: (bool(name), -len(answers[name][0]), name))
+    groups = {
+        name: tuple(_metrics(answers[name], pairs[name], is_paired=is_paired))
+        for name in largest[: 1 + _MOST_GROUPS]
+    }
+    groups.setdefault("", ())
+    return VersionComparison(
+        names=(first.name, second.name),
+        answers=(len(sides[0]), len(sides[1])),
+        judges=(_judges(sides[0]), _judges(sides[1])),
+        is_paired=is_paired,
+        by_id=pairing.by_id,
+        by_question=len(pairing.pairs) - pairing.by_id,
+        unchanged=unchanged,
+        by=by,
+        groups=groups,
+        changes=tuple(
+            sorted(
+                (change for pair in pairing.pairs for change in _changes(pair)),
+                key=lambda change: change.size,
+                reverse=True,
+            )
+        ),
+        notices=tuple(_notices((first, second), sides, pairing, groups, is_paired=is_paired)),
+    )
+
+
+def _newest(answers: Sequence[ComparedAnswer]) -> list[ComparedAnswer]:
+    """Keep the newest evaluation of each answer."""
+    found: dict[AnswerKey, ComparedAnswer] = {}
+    for answer in answers:
+        known = found.get(answer.summary.key)
+        if known is None or known.summary.judged_ns <= answer.summary.judged_ns:
+            found[answer.summary.key] = answer
+    return list(found.values())
+
+
+def _groups(answer: ComparedAnswer, by: str | None) -> tuple[str, ...]:
+    return ("", *((getattr(answer.summary, DIMENSIONS[by]) or NONE,) if by else ()))
+
+
+def _judges(answers: Iterable[ComparedAnswer]) -> tuple[str, ...]:
+    return tuple(judge for judge, _ in Counter(each.summary.judge for each in answers).most_common())
+
+
+def _is_same_text(pair: _Paired) -> bool:
+    return pair.first.material == pair.second.material
+
+
+def _paired(first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer]) -> _Pairing:
+    """Pair by id where the question is the same, and what is left by question, in its order."""
+    found = _Pairing()
+    by_key = {answer.summary.key: answer for answer in second}
+    left: list[ComparedAnswer] = []
+    for answer in first:
+        other = by_key.get(answer.summary.key)
+        is_other = other and answer.question and other.question and answer.question != other.question
+        found.other_question += bool(is_other)
+        if other is None or is_other:
+            left.append(answer)
+        else:
+            del by_key[answer.summary.key]
+            found.pairs.append(_Paired(answer, other, answer.summary.key.trace_id))
+    found.by_id = len(found.pairs)
+    by_question: dict[str, list[ComparedAnswer]] = defaultdict(list)
+    for answer in reversed(by_key.values()):
+        if answer.question:
+            by_question[answer.question].append(answer)
+    only: list[ComparedAnswer] = []
+    for answer in left:
+        if answer.question and by_question.get(answer.question):
+            other = by_question[answer.question].pop()
+            del by_key[other.summary.key]
+            found.pairs.append(_Paired(answer, other, answer.question))
+        else:
+            only.append(answer)
+    found.only = (only, list(by_key.values()))
+    return found
+
+
+def _metrics(
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
+    pairs: Sequence[_Paired],
+    *,
+    is_paired: bool,
+) -> Iterator[MetricComparison]:
+    names = (
+        {metric.name: metric for answer in side for metric in answer.summary.metrics} for side in answers
+    )
+    first, second = names
+    for name in sorted(first.keys() & second.keys(), key=first_faithfulness):
+        scored = [
+            (pair, one, other)
+            for pair in pairs
+            if (one := _scored(pair.first, name)) and (other := _scored(pair.second, name))
+        ]
+        turned = Counter((one.passes, other.passes) for _, one, other in scored)
+        to_fail, to_pass = turned[True, False], turned[False, True]
+        is_same = bool(scored) and all(pair.first.material and _is_same_text(pair) for pair, _, _ in scored)
+        if is_paired:
+            passing, mean = (
+                paired_difference(
+                    Pair(value(one), value(other), pair.probability, pair.cluster)
+                    for pair, one, other in scored
+                )
+                for value in _VALUES
+            )
+        else:
+            passing, mean = (_two_samples(answers, name, value) for value in _VALUES)
+        yield MetricComparison(
+            metric=name,
+            lower_is_better=first[name].direction is Direction.LOWER_IS_BETTER,
+            passing=passing,
+            mean=mean,
+            to_fail=to_fail,
+            to_pass=to_pass,
+            p_value=sign_test(to_fail, to_pass) if scored else None,
+            kappa=agreement_beyond_chance(turned) if is_same else None,
+        )
+
+
+class _Scored(NamedTuple):
+    score: float
+    passes: bool
+
+
+_VALUES: Final[tuple[Callable[[_Scored], float], ...]] = (
+    lambda one: float(one.passes),
+    lambda one: one.score,
+)
+
+
+def _scored(answer: ComparedAnswer, metric: str) -> _Scored | None:
+    found = answer.summary.metric(metric)
+    if found is None or found.score is None or found.label not in (Label.PASS, Label.FAIL):
+        return None
+    return _Scored(found.score, found.label is Label.PASS)
+
+
+def _two_samples(
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
+    metric: str,
+    value: Callable[[_Scored], float],
+) -> Difference | None:
+    older, newer = (
+        weighted_mean(
+            Weighed(value(scored), each.summary.probability, each.summary.key.trace_id)
+            for each in side
+            if (scored := _scored(each, metric))
+        )
+        for side in answers
+    )
+    return difference_of(newer, older) if older and newer else None
+
+
+def _changes(pair: _Paired) -> Iterator[AnswerChange]:
+    for metric in pair.first.summary.metrics:
+        other = pair.second.summary.metric(metric.name)
+        if other is None:
+            continue
+        claims = changed_claims(
+            pair.first.claims.get(metric.name, {}), pair.second.claims.get(metric.name, {})
+        )
+        if claims or metric.score != other.score or metric.label is not other.label:
+            yield AnswerChange(
+                names=(pair.first.name, pair.second.name),
+                keys=(pair.first.summary.key, pair.second.summary.key),
+                question=pair.first.text or pair.second.text,
+                metric=metric.name,
+                scores=(metric.score, other.score),
+                labels=(metric.label, other.label),
+                claims=claims,
+            )
+
+
+def changed_claims(first: ClaimLabels, second: ClaimLabels) -> tuple[ClaimChange, ...]:
+    """Return the claims with another verdict, and the wrong ones that only one of the answers has."""
+    by_text = {_folded(text): (text, label) for text, label in first.items()}
+    others = {_folded(text): (text, label) for text, label in second.items()}
+    found = []
+    for folded in dict.fromkeys((*by_text, *others)):
+        (text, one), (also, other) = by_text.get(folded, ("", None)), others.get(folded, ("", None))
+        alone = one or other if one is None or other is None else None
+        if alone in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED) or (alone is None and one != other):
+            found.append(ClaimChange(text or also, one, other))
+    return tuple(found)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
+
+
+def _notices(
+    sides: tuple[ComparedSide, ComparedSide],
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
+    pairing: _Pairing,
+    groups: Mapping[str, tuple[MetricComparison, ...]],
+    *,
+    is_paired: bool,
+) -> Iterator[str]:
+    for letter, side, newest in zip("AB", sides, answers, strict=True):
+        yield from (f"{letter}: {notice}" for notice in side.notices)
+        if more := len(side.answers) - len(newest):
+            yield f"{more:,} evaluations in {letter} are of answers with a newer one, which counts"
+        if len(judges := _judges(newest)) > 1:
+            yield f"several judges are mixed in {letter}: {', '.join(judge or NONE for judge in judges)}"
+    if not all(answers):
+        empty = (letter for letter, side in zip("AB", answers, strict=True) if not side)
+        yield f"there is no judged answer in {' and '.join(empty)}"
+        return
+    yield from _unpaired(answers, pairing, is_paired=is_paired)
+    yield from _per_metric(answers, pairing, groups[""], is_paired=is_paired)
+
+
+def _unpaired(
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]], pairing: _Pairing, *, is_paired: bool
+) -> Iterator[str]:
+    only = tuple(map(len, pairing.only))
+    if is_paired and any(only):
+        yield f"{only[0]:,} answers only in A and {only[1]:,} only in B have no partner, and are in no figure"
+    if not is_paired:
+        few = f"only {len(pairing.pairs):,} pairs are" if pairing.pairs else "no answers are"
+        yield (
+            f"{few} about the same question: all answers are compared as two samples, so the difference is"
+            " also that of their questions"
+        )
+    if pairing.other_question:
+        yield f"{pairing.other_question:,} answers have the same id, but another question: they are no pairs"
+    if cut := sum(each.text.endswith("…") and not each.question for side in pairing.only for each in side):
+        yield f"{cut:,} questions are too long for the index to be paired by"
+    near = near_questions(*pairing.only)
+    if near:
+        named = "; ".join(f"“{one[:60]}” and “{other[:60]}”" for one, other in near[:_MOST_NAMED])
+        yield f"{len(near):,} questions of A are nearly those of B, and not paired: {named}"
+
+
+def near_questions(
+    first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer], *, most: int = 2_000
+) -> list[tuple[str, str]]:
+    """Return questions that share four fifths of their words, of the first ones without a partner."""
+    words = [{*_WORD.findall(each.question)} for each in second[:most]]
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, found in enumerate(words):
+        for word in found:
+            places[word].append(at)
+    near = []
+    for answer in first[:most]:
+        own = {*_WORD.findall(answer.question)}
+        rarest = sorted(own & places.keys(), key=lambda word: len(places[word]))[:_RAREST]
+        others = {at for word in rarest for at in places[word][:_MOST_GROUPS]}
+        best = max(others, key=lambda at: len(own & words[at]) / len(own | words[at]), default=None)
+        if best is not None and 5 * len(own & words[best]) >= 4 * len(own | words[best]):
+            near.append((answer.text, second[best].text))
+    return near
+
+
+_WORD: Final = re.compile(r"\w+")
+_RAREST: Final = 4
+
+
+def _per_metric(
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
+    pairing: _Pairing,
+    metrics: Sequence[MetricComparison],
+    *,
+    is_paired: bool,
+) -> Iterator[str]:
+    ran = [{metric.name for each in side for metric in each.summary.metrics} for side in answers]
+    for letter, alone in (("A", ran[0] - ran[1]), ("B", ran[1] - ran[0])):
+        for name in sorted(alone):
+            yield f"{name} ran only in {letter}, and is not compared"
+    for found in metrics:
+        name = found.metric
+        by = [
+            {
+                (each.summary.judge or NONE, each.versions.get(name, ""))
+                for each in side
+                if _scored(each, name)
+            }
+            for side in answers
+        ]
+        if by[0] != by[1] and all(by):
+            judges = [sorted({judge for judge, _ in each}) for each in by]
+            how = "other judges" if judges[0] != judges[1] else "another version of the evaluator"
+            said = f": {', '.join(judges[0])} and {', '.join(judges[1])}" if judges[0] != judges[1] else ""
+            yield f"{name}: A and B were judged by {how}{said}; this alone may make a difference"
+        if is_paired:
+            scored = Counter(
+                (_scored(pair.first, name) is not None, _scored(pair.second, name) is not None)
+                for pair in pairing.pairs
+            )
+            one, other, none = scored[True, False], scored[False, True], scored[False, False]
+            if one or other or none:
+                yield (
+                    f"{name}: of {len(pairing.pairs):,} pairs, {one:,} have a score only in A, {other:,} only"
+                    f" in B, {none:,} in neither (failed or nothing to judge): they are in no difference"
+                )
+        else:
+            for letter, side in zip("AB", answers, strict=True):
+                without = sum(_scored(each, name) is None for each in side)
+                if without:
+                    yield f"{name}: {without:,} of {len(side):,} answers in {letter} have no score"
+        if unknown := _unknown(answers, pairing, name, is_paired=is_paired):
+            yield f"{name}: {unknown:,} scores have no known sampling probability and are in no difference"
+
+
+def _unknown(
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
+    pairing: _Pairing,
+    name: str,
+    *,
+    is_paired: bool,
+) -> int:
+    if is_paired:
+        return sum(
+            pair.probability is None and bool(_scored(pair.first, name) and _scored(pair.second, name))
+            for pair in pairing.pairs
+        )
+    return sum(
+        each.summary.probability is None and bool(_scored(each, name)) for side in answers for each in side
+    )
