@@ -27,6 +27,7 @@ def test_what_a_person_reads_in_a_trace_is_what_is_explained(case: Case, tmp_pat
     assert grade(case, [record for each in traces for record in each["records"]]) == "right", shown.stdout
 
 
+@pytest.mark.slow
 def test_traces_that_were_written_without_a_look_at_the_reader(tmp_path: Path) -> None:
     file = tmp_path / "traces.jsonl"
     cases = (*unseen(), *unseen2())

@@ -249,6 +249,7 @@ def test_mixed_judges_are_told_apart() -> None:
     assert [group.name for group in by_judge.groups] == [LEXICAL, MODEL]
 
 
+@pytest.mark.slow
 def test_disputed_answers_are_counted_among_those_that_several_evaluations_decided() -> None:
     others = [
         replace(judged(number, score), judge="other:judge", is_disputed=score < 0.5)
@@ -287,6 +288,7 @@ def test_of_many_periods_the_newest_are_shown() -> None:
     assert "the newest" in render_page(report)
 
 
+@pytest.mark.slow
 def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
     request = replace(ALL, by=ReportDimension.MODEL)
     found = request.collector()
