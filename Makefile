@@ -44,8 +44,11 @@ check: venv ## formatting, lint, types, import direction, links of the docs; say
 	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet
 	@$(bin)/python -m tests.architecture.totals --brief
 
-test-fast: venv ## run the tests that start no process (under two minutes)
-	$(bin)/python -m pytest -m "not slow" -n $(workers) $(ARGS)
+# Each worker imports what it may run: half a core's time for each folder more.
+fast := $(addprefix tests/,architecture conformance docs integration/cli reading unit)
+
+test-fast: venv ## run the tests that need no server and no process, in a minute
+	$(bin)/python -m pytest -m "not slow" -n auto $(fast) $(ARGS)
 
 # Faults, floods and simulations: an hour and more, before an issue is closed and not with each push.
 at_night := tests/faults tests/fuzz tests/soak tests/statistics
@@ -61,6 +64,7 @@ backends: venv $(frameworks)/.project-installed ## get what tests run beside rag
 # Each is a program that takes options: `python -m tests.faults --help`.
 nightly: venv ## the tests that take an hour: faults, several collectors, soak, fuzz, statistics, mutants, benchmarks
 	$(bin)/python -m pytest -n $(workers) $(at_night)
+	$(bin)/python -m pytest -n $(workers) -m "not slow" --hypothesis-profile=nightly $(fast)
 	for name in faults statistics soak.cluster soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
 
 # Two resolutions, of what is developed with and of the frameworks; image, demo and build are parts of the first. Phoenix is a back end.

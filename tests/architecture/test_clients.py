@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +29,7 @@ MAKERS = {
     "opentelemetry.exporter": {"OTLPSpanExporter", "OTLPMetricExporter", "OTLPLogExporter"},
 }
 """What makes a client of HTTP, by module."""
+_PACKAGES = tuple(module.partition(".")[0] for module in MAKERS)
 MAY = {
     "ragtrace/http/client.py": {"httpx.AsyncClient"},
     "ragtrace/http/exporters.py": {
@@ -48,12 +48,8 @@ MAY = {
 
 
 def test_no_other_module_makes_a_client() -> None:
-    found = {}
-    for folder in ("ragtrace", "collector/ragtrace_collector"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            if made := set(clients_made(file)):
-                found[str(file.relative_to(ROOT))] = made
-    assert found == MAY
+    made = {str(module.path.relative_to(ROOT)): set(clients_made(module.tree)) for module in modules()}
+    assert {file: clients for file, clients in made.items() if clients} == MAY
 
 
 @pytest.mark.parametrize(
@@ -73,31 +69,32 @@ def test_no_other_module_makes_a_client() -> None:
         ("import httpx\ndef f(r: httpx.Response) -> None: ...", set()),
     ],
 )
-def test_a_client_is_found_however_it_is_made(code: str, made: set[str], tmp_path: Path) -> None:
-    (tmp_path / "m.py").write_text(code)
-    assert set(clients_made(tmp_path / "m.py")) == made
+def test_a_client_is_found_however_it_is_made(code: str, made: set[str]) -> None:
+    assert set(clients_made(ast.parse(code))) == made
 
 
-def clients_made(file: Path) -> Iterator[str]:
+def clients_made(tree: ast.Module) -> Iterator[str]:
     """Yield what makes a client in a module, as ``module.name``, where it is named in code that runs."""
-    tree = ast.parse(file.read_text())
-    names = dict(imported(tree))
-    for _, whole in imported(tree):
+    found = tuple(imported(tree))
+    if not any(whole.startswith(_PACKAGES) for _, whole in found):
+        return
+    names = dict(found)
+    for _, whole in found:
         yield from makers_in(whole)
+    used: list[tuple[ast.AST, str]] = []
     for node in ast.walk(tree):
-        path = dotted(node)
-        if path is None:
-            continue
-        first, _, rest = path.partition(".")
-        whole = ".".join(filter(None, (names.get(first, first), rest)))
-        if (made := [*makers_in(whole)]) and not is_annotation(node, tree):
-            yield from made
+        if path := dotted(node):
+            first, _, rest = path.partition(".")
+            whole = ".".join(filter(None, (names.get(first, first), rest)))
+            used += ((node, maker) for maker in makers_in(whole))
+    annotations = {id(node) for kind in types_in(tree) for node in ast.walk(kind)} if used else set()
+    yield from (maker for node, maker in used if id(node) not in annotations)
 
 
 def makers_in(whole: str) -> Iterator[str]:
     name = whole.rpartition(".")[2]
     for module, makers in MAKERS.items():
-        if whole.startswith(f"{module}.") and name in makers:
+        if name in makers and whole.startswith(f"{module}."):
             yield f"{module}.{name}"
 
 
@@ -122,13 +119,12 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
-def is_annotation(node: ast.AST, tree: ast.AST) -> bool:
-    """Say whether it only names a type: of an argument, of what is returned, of a variable."""
-    for each in ast.walk(tree):
-        types = [getattr(each, "annotation", None), getattr(each, "returns", None)]
-        if any(node in ast.walk(kind) for kind in types if isinstance(kind, ast.AST)):
-            return True
-    return False
+def types_in(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what only names a type: of an argument, of what is returned, of a variable."""
+    for node in ast.walk(tree):
+        for kind in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if isinstance(kind, ast.AST):
+                yield kind
 
 
 PARSERS = {"parsedate_to_datetime", "parsedate", "parsedate_tz"}
@@ -143,8 +139,10 @@ def test_no_other_module_parses_retry_after() -> None:
         str(module.path.relative_to(ROOT))
         for module in modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and str(node.value).lower() in ("retry-after", "retry-after-ms")
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.lower() in ("retry-after", "retry-after-ms")
     }
     assert naming == set(RETRY_AFTER)
-    parsing = {m.name for m in modules() for _, name in imports_in(m.tree) if name in PARSERS}
+    parsing = {module.name for module in modules() for _, name in imports_in(module.tree) if name in PARSERS}
     assert parsing == {"ragtrace.http.retry"}

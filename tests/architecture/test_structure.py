@@ -24,7 +24,9 @@ def test_one_door_opens_sqlite_files() -> None:
         module.name
         for module in modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"sqlite3.connect", "sqlite3.Connection"}
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) in {"sqlite3.connect", "sqlite3.Connection"}
     }
     assert {name for name in openers if not name.startswith("ragtrace_collector.store.")} == {
         "ragtrace.sqlite_file"

@@ -21,11 +21,13 @@ def counted() -> dict[str, int]:
     return totals()
 
 
+@pytest.mark.slow
 def test_every_total_has_a_bound(counted: dict[str, int]) -> None:
     free = {"packages", "words_of_changelog", "blank", "docstring", "comment"}
     assert set(BOUNDS) == set(counted) - free
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_total_only_falls_and_its_bound_follows(counted: dict[str, int], name: str) -> None:
     total, bound = counted[name], BOUNDS[name]

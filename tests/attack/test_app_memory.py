@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
@@ -91,7 +91,6 @@ def size_of(span: ReadableSpan) -> int:
     return len(str((span.attributes or {})["text"]))
 
 
-@settings(deadline=None)
 @given(steps=st.lists(st.one_of(st.integers(0, 60_000), st.sampled_from(["batch", "portion"])), max_size=60))
 def test_the_queue_is_bounded_and_its_counts_add_up_whatever_comes(steps: list[int | str]) -> None:
     queue = SpanQueue(most_spans=MOST_SPANS, most_bytes=MOST_QUEUE_BYTES)

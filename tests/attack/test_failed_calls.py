@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
@@ -261,7 +261,6 @@ async def attempt(guard: BudgetGuard, turns: asyncio.Semaphore, how: tuple[int, 
     return left
 
 
-@settings(deadline=None, max_examples=60)
 @given(wanted=attempts, at_once=st.integers(1, 3), most=st.integers(1, 12))
 def test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever(
     wanted: list[tuple[int, int, bool]], at_once: int, most: int

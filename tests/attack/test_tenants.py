@@ -242,7 +242,7 @@ ATTACKS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(3)), attacks=ATTACKS, restarts=st.booleans())
 def test_whatever_another_tenant_sends_the_verdict_is_the_same(
     tmp_path_factory: pytest.TempPathFactory,

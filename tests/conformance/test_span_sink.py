@@ -90,6 +90,7 @@ async def test_name_is_for_people(bench: Bench, tmp_path: Path) -> None:
         await sink.aclose()
 
 
+@pytest.mark.slow
 @SINKS
 async def test_what_was_accepted_before_shut_down_is_at_the_receiver(bench: Bench, tmp_path: Path) -> None:
     async with bench(tmp_path) as (sink, taken):

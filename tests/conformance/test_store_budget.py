@@ -187,4 +187,4 @@ class Spenders(RuleBasedStateMachine):
 
 
 TestSpenders = pytest.mark.slow(Spenders.TestCase)
-TestSpenders.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
+TestSpenders.settings = settings(stateful_step_count=15)

@@ -50,6 +50,7 @@ async def check_left(store: Store, acknowledged: Collection[Said]) -> None:
     assert (await store.index_size()).rows == sum(what == "judged" for what, _ in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 5, 17, 40])
 async def test_whenever_the_process_is_gone_changes_are_whole(
     place: Place, tmp_path: Path, number: int

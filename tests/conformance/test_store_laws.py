@@ -365,8 +365,6 @@ def comparable(ledger: Ledger) -> dict[str, Any]:
 
 TestStagesInAnyOrder = pytest.mark.slow(StagesInAnyOrder.TestCase)
 TestStagesInAnyOrder.settings = settings(
-    max_examples=10,
     stateful_step_count=20,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

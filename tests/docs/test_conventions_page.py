@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from ragtrace.traces.extract import extract_records
 from ragtrace_collector.config import load_config
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
@@ -109,6 +111,7 @@ def assert_written(part: re.Pattern[str], text: str) -> None:
     assert part.findall(PAGE.read_text("utf-8")) == [text], f"run once with {REGENERATE}=1 if this is meant"
 
 
+@pytest.mark.slow
 def test_the_table_says_what_is_measured() -> None:
     assert_written(TABLE, measured())
 
@@ -140,6 +143,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_counts_how_cases_are_read() -> None:
     assert_written(GRADED, graded())
 
@@ -161,6 +165,7 @@ def test_the_page_shows_every_shape_of_a_prompt() -> None:
     assert_written(SHAPES_TABLE, shapes())
 
 
+@pytest.mark.slow
 def test_the_page_counts_the_answers_that_are_judged_by_their_prompts() -> None:
     records = [record for recording in all_recordings() for record in records_of(recording)]
     judged = sum(record.context_from_prompt and not record.gaps for record in records)

@@ -33,6 +33,7 @@ def event_names() -> set[str]:
     return set(re.findall(r'(?:\bevent\(|_of\(job, )"([a-z_]+)"', text))
 
 
+@pytest.mark.slow
 def test_every_line_of_the_log_names_its_event() -> None:
     unnamed = [
         f"{file.name}:{call.lineno}"

@@ -8,8 +8,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ragtrace.traces import otlp
 from tests.recordings import through_tempo
 from tests.recordings.scenarios import SCENARIOS
@@ -40,34 +38,30 @@ def test_log_records_lie_beside_each_trace_whose_content_is_in_events() -> None:
     assert {file.name.removesuffix(".logs.jsonl") for file in LOGS} == in_events
 
 
-@pytest.mark.parametrize("file", LOGS, ids=lambda file: file.name.removesuffix(".logs.jsonl"))
-def test_log_records_are_of_the_spans_of_their_trace(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    trace = json.dumps(recording(file.with_name(file.name.replace(".logs.jsonl", ".json")))["trace"])
-    spans = set(re.findall(r'"spanId": "(\w+)"', trace))
-    assert spans >= set(re.findall(r'"spanId":"(\w+)"', text)) != set()
-    assert not OF_A_MACHINE.search(text)
+def test_log_records_are_of_the_spans_of_their_trace() -> None:
+    for file in LOGS:
+        text = file.read_text(encoding="utf-8")
+        trace = json.dumps(recording(file.with_name(file.name.replace(".logs.jsonl", ".json")))["trace"])
+        spans = set(re.findall(r'"spanId": "(\w+)"', trace))
+        assert spans >= set(re.findall(r'"spanId":"(\w+)"', text)) != set(), file.name
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("streams/*.json")), ids=lambda file: file.stem)
-def test_stream_tells_nothing_of_a_machine(file: Path) -> None:
-    assert not OF_A_MACHINE.search(file.read_text(encoding="utf-8"))
+def test_recording_is_one_trace() -> None:
+    for file in FILES:
+        request = otlp.parse_request(json.dumps(recording(file)["trace"]).encode(), encoding="json")
+        assert len(otlp.split_by_trace(request).slices) == 1, file.name
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_recording_is_one_trace_without_facts_of_a_machine(file: Path) -> None:
-    trace = json.dumps(recording(file)["trace"])
-    request = otlp.parse_request(trace.encode(), encoding="json")
-    assert len(otlp.split_by_trace(request).slices) == 1
-    assert not OF_A_MACHINE.search(trace)
-    assert socket.gethostname() not in trace
+def test_recording_has_no_facts_of_a_machine() -> None:
+    for file in (*FILES, *LOGS, *FOLDER.glob("streams/*.json")):
+        text = file.read_text(encoding="utf-8")
+        assert not OF_A_MACHINE.search(text), file.name
+        assert socket.gethostname() not in text, file.name
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_true_answer_is_made_of_the_true_chunks_if_there_are_any(file: Path) -> None:
-    truth = recording(file)["truth"]
-    if not truth["chunks"]:
-        assert file.stem.endswith("-talk")
-        return
-    context = " ".join(chunk["text"] for chunk in truth["chunks"])
-    assert all(sentence in context for sentence in truth["answer"].split(". "))
+def test_true_answer_is_made_of_the_true_chunks_if_there_are_any() -> None:
+    for file in FILES:
+        truth = recording(file)["truth"]
+        context = " ".join(chunk["text"] for chunk in truth["chunks"])
+        stands_in_chunks = all(sentence in context for sentence in truth["answer"].split(". "))
+        assert stands_in_chunks if truth["chunks"] else file.stem.endswith("-talk"), file.name

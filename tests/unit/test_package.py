@@ -67,6 +67,7 @@ def test_values_and_helpers_load_no_client_library() -> None:
     assert not loaded & {"azure", "openai", "grpc", "httpx", "httpx2"}
 
 
+@pytest.mark.slow
 def test_a_judge_without_an_endpoint_loads_no_client_library() -> None:
     chunks = "[ragtrace.Chunk(id='c', text='It rains.')]"
     record = f"ragtrace.RagRecord(id='1', question='?', chunks={chunks}, answer='It rains.')"
@@ -78,6 +79,7 @@ def test_a_judge_without_an_endpoint_loads_no_client_library() -> None:
 CLIENTS = {"aiohttp", "grpc", "httpx", "httpx2", "openai"}
 
 
+@pytest.mark.slow
 def test_an_application_that_exports_over_http_never_loads_grpc() -> None:
     with http_server(lambda _: HttpAnswer()) as server:
         loaded = loaded_by(
@@ -90,6 +92,7 @@ def test_an_application_that_exports_over_http_never_loads_grpc() -> None:
     assert not loaded & CLIENTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "brought"),
     [

@@ -115,6 +115,7 @@ def test_a_trace_deleted_between_search_and_reading_is_told(search: Any, tmp_pat
     assert outcome.report["not_found"] == [IDS[3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -204,6 +205,7 @@ def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path)
     assert "stopped; the same command with --resume continues from here" in said.decode()
 
 
+@pytest.mark.slow
 def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda path: DOWN if IDS[3] in path else None

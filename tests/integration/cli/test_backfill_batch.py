@@ -81,6 +81,7 @@ def kill(process: ForkServerProcess) -> str:
     return "killed"
 
 
+@pytest.mark.slow
 def test_batches_judge_as_the_live_judge_does_at_half_its_price(server: BatchServer, source: Path) -> None:
     (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
     assert (told["judged"], told["labels"], told["sent"]) == (3, {"pass": 2, "fail": 1}, 3)
@@ -162,6 +163,7 @@ def test_ctrl_c_leaves_batches_to_go_on_and_says_how_to_take_their_replies(
     assert {*server.charged.values()} == {1}
 
 
+@pytest.mark.slow
 def test_a_second_run_asks_nothing(server: BatchServer, source: Path) -> None:
     run(*batched(server, source))
     came = len(server.routes)
@@ -170,6 +172,7 @@ def test_a_second_run_asks_nothing(server: BatchServer, source: Path) -> None:
     assert server.routes[came:] == ["export"]
 
 
+@pytest.mark.slow
 def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(
     server: BatchServer, source: Path
 ) -> None:
@@ -180,6 +183,7 @@ def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(
     assert (failed["failed"], told["judged"]) == ({"judge_refused": 3}, 3)
 
 
+@pytest.mark.slow
 def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer, source: Path) -> None:
     ended = run(*batched(server, source, "--max-calls", "4"))
     assert (ended.exit_code, server.sizes) == (3, [3, 1])

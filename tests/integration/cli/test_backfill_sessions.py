@@ -131,6 +131,7 @@ def number(span: Span, name: str) -> Any:
     return span.attributes[f"{semconv.SESSION_PREFIX}{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_live_traffic_and_back_fill_say_the_same_of_a_session(tmp_path: Path, order: Sequence[int]) -> None:
     place = Place(tmp_path)
@@ -292,6 +293,7 @@ def test_a_limit_leaves_sessions_to_a_run_that_reads_all(tmp_path: Path) -> None
     assert [number(span, "turns") for span in place.sessions()] == [4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_answers_are_worded_by_the_turns_of_other_traces_as_the_collector_words_them(
     tmp_path: Path, order: Sequence[int]

@@ -112,6 +112,7 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
 
+@pytest.mark.slow
 def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
     page, card = tmp_path / "report.html", tmp_path / "card.json"
     found = as_json(data, "--judge", "lexical", "--card", str(card), "--out", str(page))
@@ -146,6 +147,7 @@ def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
     assert floor["name"] == "floor:word-share"
 
 
+@pytest.mark.slow
 def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
     good = [row for row in rows(60) if row["claims"][1]["label"] == "supported"]
     data = write(tmp_path / "rare.jsonl", [*good, *rows(3)[1:2]])
@@ -158,6 +160,7 @@ def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> N
     assert "A sample: answers with an unsupported claim" in shown
 
 
+@pytest.mark.slow
 def test_runs_in_other_orders_tell_how_often_verdicts_flip(data: str, scripted: str) -> None:
     judge = as_json(data, "--judge", scripted, "--runs", "3")["groups"][0]["candidates"][0]
     assert judge["flips"]["value"] == 0
@@ -296,6 +299,7 @@ def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
 SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 
 
+@pytest.mark.slow
 def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found() -> None:
     shown = calibrate(str(SAMPLE), "--judge", "lexical").stdout
     assert "found 7 of 18 unsupported: recall 0.39 [0." in shown
@@ -311,6 +315,7 @@ def interval_of(*args: str) -> tuple[float, float] | None:
     return None if found["low"] is None else (found["low"], found["high"])
 
 
+@pytest.mark.slow
 def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted: str) -> None:
     made = rows(60)
     for at, row in enumerate(made):  # what is said of a document is right throughout, or wrong throughout
@@ -329,6 +334,7 @@ def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted:
     assert "whole answers" in calibrate(data, "--judge", scripted, "--group-by", "id").stdout
 
 
+@pytest.mark.slow
 def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str) -> None:
     made = [{**row, "source": {"page": at % 2}} for at, row in enumerate(rows(12))]
     data = write(tmp_path / "named.jsonl", made)

@@ -163,6 +163,7 @@ def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stor
     assert "sources are those of 40 opened answers, of all 40" in found["notices"]
 
 
+@pytest.mark.slow
 def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_path: Path) -> None:
     for name in ("report.html", "report.json"):
         told = run("report", "--from", stored, "--by", "day", "--out", str(tmp_path / name))
@@ -183,6 +184,7 @@ def test_answers_of_a_clock_that_is_ahead_are_left_out_and_counted(tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:
     calibration = {
         "version": 1,
@@ -209,6 +211,7 @@ def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Pat
     assert "190 of 200 answers that people support" in " ".join(told.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("people", "corrected"), [(40, True), (29, False)])
 def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: int, corrected: bool) -> None:
     traces = [judged_trace(number, 0.9) for number in range(people)]

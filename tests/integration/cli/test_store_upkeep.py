@@ -67,6 +67,7 @@ async def test_a_copy_made_while_the_collector_runs_is_a_store(
     await restored.aclose()
 
 
+@pytest.mark.slow
 async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path: Path) -> None:
     store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     for number in range(50):

@@ -42,6 +42,7 @@ async def judged(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["store:{}/store.db", "{}/out.jsonl"])
 async def test_newest_answers_are_lines_of_at_most_80_columns_in_the_order_of_judging(
     judged: Path, source: str

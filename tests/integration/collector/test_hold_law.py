@@ -95,7 +95,7 @@ class Schedule:
                 await collector.pipeline.holder.step()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     spans=st.permutations(SPANS),
     steps=st.lists(st.sampled_from(["send", "send", "settle", "judge", "wait", "restart"]), max_size=14),

@@ -245,7 +245,7 @@ _replies = st.lists(_pieces | st.text(max_size=6), max_size=12).map("".join) | s
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=_replies)
 def test_any_text_ends_as_verdicts_or_as_a_failure(model: Scripted, text: str) -> None:
     outcome = outcome_of(model, text)

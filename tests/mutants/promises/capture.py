@@ -10,10 +10,8 @@ __all__ = ["MUTANTS"]
 
 _GUARD: Final = "ragtrace/capture/_guard.py"
 _POLICY: Final = "ragtrace/capture/privacy/policy.py"
-_SEALING: Final = "collector/ragtrace_collector/store/cipher.py"
 _HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
 _MODES_TESTS: Final = "tests/unit/capture/test_content_modes.py"
-_SEALED_TESTS: Final = "tests/integration/collector/test_sealed_store.py"
 
 MUTANTS: Final = (
     *(
@@ -77,21 +75,5 @@ MUTANTS: Final = (
         old="            return _is_among(metadata_key, self.metadata) is True\n",
         new="            return True\n",
         tests=(f"{_MODES_TESTS}::test_metadata_that_is_not_listed_is_dropped_and_counted",),
-    ),
-    Mutant(
-        promise="encryption",
-        breaks="with keys, the store is written in the clear",
-        file=_SEALING,
-        old="        if not self.keys:\n            return payload\n        key_id, key",
-        new="        if self.keys:\n            return payload\n        key_id, key",
-        tests=(f"{_SEALED_TESTS}::test_no_content_stands_in_the_file",),
-    ),
-    Mutant(
-        promise="encryption",
-        breaks="the store may be read by every user of the machine",
-        file="collector/ragtrace_collector/store/_files.py",
-        old="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)",
-        new="os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)",
-        tests=("tests/integration/collector/test_store_file.py::test_what_it_holds_only_its_owner_may_read",),
     ),
 )

@@ -10,7 +10,6 @@ __all__ = ["MUTANTS"]
 
 _DELIVERING: Final = "collector/ragtrace_collector/deliver/outbox.py"
 _ANSWER: Final = "ragtrace/backends/otlp_sinks.py"
-_SINK_TESTS: Final = "tests/unit/backends/test_sinks.py"
 _UNREADABLE_TESTS: Final = "tests/attack/test_unreadable_answers.py"
 _SOAK_TESTS: Final = "tests/soak/test_soak.py"
 
@@ -41,21 +40,5 @@ MUTANTS: Final = (
         old="        if exc.again and self._unreadable < MOST_UNREADABLE:\n",
         new="        if exc.again:\n",
         tests=(f"{_UNREADABLE_TESTS}::test_what_is_answered_unreadably_is_sent_ever_more_seldom[no gzip]",),
-    ),
-    Mutant(
-        promise="delivery",
-        breaks="503 is taken for a refusal for good",
-        file="ragtrace/http/retry.py",
-        old="statuses=frozenset({429, 502, 503, 504})",
-        new="statuses=frozenset({429, 502, 504})",
-        tests=(f"{_SINK_TESTS}::test_each_http_status_is_a_passing_trouble_or_final_or_about_the_sender",),
-    ),
-    Mutant(
-        promise="redirects",
-        breaks="a back end's redirect is followed wherever it points",
-        file="ragtrace/http/client.py",
-        old='        "follow_redirects": False,\n',
-        new='        "follow_redirects": True,\n',
-        tests=(f"{_UNREADABLE_TESTS}::test_a_redirect_is_not_followed_and_says_where_it_points",),
     ),
 )

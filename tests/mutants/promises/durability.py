@@ -9,12 +9,8 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _WRITER: Final = "collector/ragtrace_collector/store/sqlite.py"
-_SINK: Final = "ragtrace/backends/otlp_file.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
 _FILES: Final = "collector/ragtrace_collector/store/_files.py"
-_UNFORESEEN: Final = (
-    "tests/attack/test_unforeseen_errors.py::test_what_was_acknowledged_is_there_whatever_a_commit_fails_with"
-)
 _KAFKA: Final = "collector/ragtrace_collector/receive/kafka.py"
 _KAFKA_TESTS: Final = "tests/acceptance/test_kafka.py"
 
@@ -49,31 +45,5 @@ MUTANTS: Final = (
             tests=(f"{_POWER_TESTS}::test_a_state_folder_that_was_made_does_not_go_with_the_power",),
         )
         for mode in ("OFF", "NORMAL")
-    ),
-    Mutant(
-        promise="durability",
-        breaks="a failure to undo what failed ends the store's thread",
-        file=_WRITER,
-        old="    with suppress(BaseException):  # then",
-        new="    with suppress(sqlite3.Error):  # then",
-        tests=(_UNFORESEEN,),
-        is_slow=True,
-        hangs=True,
-    ),
-    Mutant(
-        promise="durability",
-        breaks="the name of a file of carriers is not synced",
-        file=_SINK,
-        old="    sync_folder(path.parent)  #",
-        new="    #",
-        tests=(f"{_POWER_TESTS}::test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left",),
-    ),
-    Mutant(
-        promise="durability",
-        breaks="rows of a report are not synced",
-        file="ragtrace/reports/_files.py",
-        old="            os.fsync(self._descriptor)\n",
-        new="",
-        tests=(f"{_POWER_TESTS}::test_a_report_that_was_written_outlives_a_power_loss[rows.jsonl]",),
     ),
 )

@@ -12,7 +12,6 @@ _POSITION: Final = "ragtrace/sampling/rules.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
-_RUN_TESTS: Final = "tests/unit/backfill/test_run_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
 
 MUTANTS: Final = (
@@ -40,16 +39,6 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="sampling",
-        breaks="spans without ids count as sampled out before they are parsed",
-        file="ragtrace/traces/_otlp_envelope.py",
-        old=" and bytes(8) not in together:",
-        new=":",
-        tests=(
-            "tests/unit/traces/test_otlp.py::test_what_is_cut_out_before_parsing_is_what_would_be_left_out_after",
-        ),
-    ),
-    Mutant(
-        promise="sampling",
         breaks="each process judges as many answers a minute as the limit says",
         file="collector/ragtrace_collector/store/sampling.py",
         old="            yield place\n",
@@ -73,13 +62,5 @@ MUTANTS: Final = (
         old="    crashed = int(has_crashed)\n",
         new='    crashed = int(has_crashed)\n    db.execute("DELETE FROM spent")\n',
         tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),
-    ),
-    Mutant(
-        promise="budget",
-        breaks="a run's request that is larger than a whole limit is made",
-        file="ragtrace/budget/windows.py",
-        old="if (before != Spend() or not window.ends)",
-        new="if before != Spend()",
-        tests=(f"{_RUN_TESTS}::test_a_request_larger_than_a_whole_limit_of_a_run_is_never_made",),
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import is_carrier, is_held, read_carrier, without_scores
@@ -60,7 +60,6 @@ def by_name(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, outcomes=tuple(outcome for _, outcome in taken))
 
 
-LAW = settings(max_examples=80, deadline=None)
 SAMPLE = Sample(rule="low scores", rate=0.25, probability=0.5)
 NOW_NS = START_NS + 61_000 * MS
 
@@ -80,7 +79,6 @@ def written(evaluation: Evaluation, record: RagRecord, **options: Any) -> Span:
     return span
 
 
-@LAW
 @given(judged())
 def test_carrier_read_back_is_what_was_written(case: Judged) -> None:
     evaluation, record = case
@@ -112,7 +110,6 @@ def test_what_a_number_was_made_of_is_bounded_on_the_trace_and_has_no_text_witho
     assert "SECRET" not in repr(hidden)
 
 
-@LAW
 @given(judged(max_claims=12), st.integers(0, 12))
 def test_what_a_carrier_left_out_is_told(case: Judged, max_claims: int) -> None:
     evaluation, record = case
@@ -144,7 +141,6 @@ def held(evaluation: Evaluation, record: RagRecord) -> Span:
     return span
 
 
-@LAW
 @given(judged())
 def test_scores_of_a_held_answer_are_read_from_its_own_span(case: Judged) -> None:
     evaluation, record = case
@@ -316,7 +312,6 @@ KEYS = st.sampled_from(
 )
 
 
-@LAW
 @given(st.dictionaries(KEYS, values, max_size=6), st.dictionaries(KEYS, values, max_size=6), st.data())
 def test_broken_carrier_is_read_without_an_exception_or_an_invented_score(
     attributes: dict[str, AttributeValue], of_event: dict[str, AttributeValue], data: st.DataObject

@@ -309,4 +309,4 @@ def _multiset(rows: list[AnswerSummary] | Any) -> Counter[str]:
 
 
 TestIndex = IndexMachine.TestCase
-TestIndex.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestIndex.settings = settings(stateful_step_count=25)

@@ -117,12 +117,14 @@ async def test_versions_have_the_valid_evaluation_first_though_the_answer_moved(
     assert [row.carrier_span_id for row in (await index.page(AnswerFilter())).answers] == [hex_id(2)]
 
 
+@pytest.mark.slow
 async def test_names_beyond_the_bound_are_counted_together() -> None:
     index = index_of(*(a_row(n, model=f"model-{n}") for n in range(1_005)))
     models = await index.values("model", TrafficScope(), limit=2_000)
     assert (len(models), models["(others)"]) == (1_001, 5)
 
 
+@pytest.mark.slow
 async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> None:
     rows = [
         a_row(n, (n * 7919 % 101) / 100, trace=n // 3, minute=n * 20, probability=(0.1, 0.5, 1.0)[n % 3])
@@ -139,6 +141,7 @@ async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> 
     assert half == pytest.approx(exact_half, rel=0.05)  # traces that begin before midnight and end after it
 
 
+@pytest.mark.slow
 async def test_every_yields_all_answers_in_order() -> None:
     index = open_index()
     await index.add(a_row(n, minute=n) for n in range(2_500))

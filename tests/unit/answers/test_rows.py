@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ragtrace.answers.rows import ReportLine, answer_row, is_report, read_line, report_lines
 from ragtrace.errors import InputError
@@ -24,7 +24,6 @@ def line_of(answer: JudgedAnswer, **changed: Any) -> ReportLine:
     return ReportLine("report.jsonl, line 7", f"{one_json_line(row)}\n".encode())
 
 
-@settings(max_examples=60, deadline=None)
 @given(judged())
 def test_line_of_a_report_read_back_is_what_was_written(case: Judged) -> None:
     target = replace(case.record.target, resource={"a": b"\xff", "b": (1, 2.0, None, {"c": True})})  # type: ignore[type-var]

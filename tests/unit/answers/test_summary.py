@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import summary_of
@@ -40,7 +40,6 @@ from tests.unit.traces.builders import (
     span_id,
 )
 
-LAW = settings(max_examples=60, deadline=None)
 SAMPLE = Sample(rule="ratio", rate=0.1, probability=0.1)
 BAD = an_evaluation(
     a_result(a_claim(0, VerdictLabel.CONTRADICTED), a_claim(1, VerdictLabel.SUPPORTED)),
@@ -164,7 +163,6 @@ evaluations = st.lists(outcomes(), min_size=1, max_size=4).map(lambda found: an_
 
 
 @given(evaluations, st.none() | st.floats(0.001, 1), st.none() | st.floats(0, 1))
-@LAW
 def test_judged_answer_and_its_carrier_have_the_same_summary(
     evaluation: Evaluation, probability: float | None, cost_usd: float | None
 ) -> None:
@@ -184,7 +182,6 @@ def test_judged_answer_and_its_carrier_have_the_same_summary(
 
 
 @given(evaluations)
-@LAW
 def test_back_end_may_reorder_attributes_and_events(evaluation: Evaluation) -> None:
     span = a_carrier(evaluation)
     reordered = replace(

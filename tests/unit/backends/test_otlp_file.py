@@ -155,6 +155,7 @@ async def test_what_is_appended_while_the_file_is_read_is_left_alone(path: Path)
     assert found == [a_trace(FIRST)]
 
 
+@pytest.mark.slow
 async def test_large_file_is_not_held_in_memory(path: Path) -> None:
     text = "x" * 100_000  # in all far more than whatever else this process does meanwhile
     spans = [

@@ -122,6 +122,7 @@ async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(r
     assert holds(planned.estimate.calls, len(alone.requests))
 
 
+@pytest.mark.slow
 async def test_a_larger_pilot_holds_a_smaller_one_and_is_not_the_first_of_the_source() -> None:
     drawn: dict[int, set[str]] = {}
     for pilot in (5, 10):
@@ -150,6 +151,7 @@ async def test_a_pilot_of_everything_leaves_nothing_open() -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_larger_pilot_says_more() -> None:
     widths = []
     for pilot in (10, 40):

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
@@ -53,7 +53,6 @@ async def spend(guard: BudgetGuard, progress: Progress, request: tuple[int, floa
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
 @given(first=requests, second=requests)
 def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
     first: list[tuple[int, float, int, bool]], second: list[tuple[int, float, int, bool]]

@@ -55,6 +55,7 @@ def figures() -> dict[str, Any]:
     return json.loads(json.dumps(asdict(results)))  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_figures_are_the_known_ones() -> None:
     assert list(_differences(figures(), json.loads(KNOWN.read_text()), "")) == []
 

@@ -38,6 +38,7 @@ def only(
     return found
 
 
+@pytest.mark.slow
 def test_a_sample_with_more_flawed_answers_is_weighted_back() -> None:
     drawn = random.Random(0)
     world = [

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
@@ -77,7 +77,6 @@ def record(recorded: Recorded) -> RagRecord:
     return found
 
 
-@settings(max_examples=25)
 @given(question=texts, chunk=texts, answer=texts, reference=texts)
 def test_redacted_no_value_survives_in_any_exported_byte(
     question: str, chunk: str, answer: str, reference: str
@@ -190,6 +189,7 @@ def test_redacted_the_hook_comes_after() -> None:
     assert recorded.question == "Ask them"
 
 
+@pytest.mark.slow
 def test_redacted_without_the_extra_content_is_off_and_says_so_once() -> None:
     program = (
         "import sys, logging; sys.modules['phonenumbers'] = None; logging.basicConfig()\n"
@@ -208,7 +208,6 @@ def test_redacted_without_the_extra_content_is_off_and_says_so_once() -> None:
     assert "[privacy]" in line
 
 
-@settings(max_examples=25)
 @given(texts, texts)
 def test_hashed_no_text_is_exported_and_equal_texts_are_told(question: str, answer: str) -> None:
     with recording(content="hashed") as recorded:

@@ -109,15 +109,15 @@ def recording(mode: Any) -> Iterator[Recorded]:
 
 
 @pytest.mark.parametrize("mode", ["redacted", "hashed", "off"])
-@pytest.mark.parametrize("door", DOORS)
-def test_nothing_personal_is_written(door: str, mode: str) -> None:
-    with recording(mode) as recorded:
-        for value in FOUND if mode == "redacted" else PERSONAL:
-            DOORS[door](value)
-    written = encode_spans(recorded.spans).SerializeToString()
-    assert [value for value in PERSONAL if value.encode() in written] == []
-    assert b"jane" not in written
-    assert len(recorded.spans) >= len(FOUND)
+def test_nothing_personal_is_written(mode: str) -> None:
+    for door, through in DOORS.items():
+        with recording(mode) as recorded:
+            for value in FOUND if mode == "redacted" else PERSONAL:
+                through(value)
+        written = encode_spans(recorded.spans).SerializeToString()
+        assert [value for value in PERSONAL if value.encode() in written] == [], door
+        assert b"jane" not in written, door
+        assert len(recorded.spans) >= len(FOUND), door
 
 
 @pytest.mark.parametrize("mode", ["on", "redacted", "hashed", "off"])

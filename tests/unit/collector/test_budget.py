@@ -244,4 +244,4 @@ class Workers(RuleBasedStateMachine):
 
 
 TestWorkers = Workers.TestCase
-TestWorkers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWorkers.settings = settings(stateful_step_count=40)

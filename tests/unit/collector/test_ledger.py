@@ -70,6 +70,7 @@ def test_every_reason_that_the_collector_gives_has_a_meaning_of_its_own(state: s
     assert State[state].because(reason) in vocabulary()
 
 
+@pytest.mark.slow
 async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_path: Path) -> None:
     store = await Store.open(SqliteFile(tmp_path / "store.db"), max_bytes=10 << 20)
     jobs = [

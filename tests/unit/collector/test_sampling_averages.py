@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from ragtrace import semconv
 from ragtrace.stats import Weighed, weighted_mean
 from ragtrace_collector.config.sampling import SampleConfig
@@ -38,6 +40,7 @@ def truth_and_plain(everything: Sequence[tuple[int, float]], kept: Sequence[Weig
     return truth, sum(each.value for each in kept) / len(kept)
 
 
+@pytest.mark.slow
 def test_neighbours_of_low_scores_change_no_average() -> None:
     deciding = sampler(ratio=0.1, neighbours={"below": 0.5, "same": ["session"], "most": 5})
     assert deciding.follow_ups is not None
@@ -60,6 +63,7 @@ def test_neighbours_of_low_scores_change_no_average() -> None:
     assert plain < found.low  # for whoever forgets the weights, it looks worse than it is
 
 
+@pytest.mark.slow
 def test_late_feedback_on_bad_answers_changes_no_average() -> None:
     disliked = {"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}
     deciding, draw = sampler(ratio=0.1, rules=[disliked]), random.Random(2)

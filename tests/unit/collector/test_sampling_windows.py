@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.sampling import SamplingPlan
@@ -32,6 +32,7 @@ def loud_and_small(hours: int, *, loud: int = 3_000, small: int = 30) -> Iterato
                 yield asked(10**9 + hour * small + number, tenant="small", at_s=at_s)
 
 
+@pytest.mark.slow
 def test_a_tenant_with_a_hundredth_of_the_traffic_gets_its_floor() -> None:
     sampler, kept = fair(20), Counter[tuple[str, int]]()
     for each in loud_and_small(3):
@@ -44,6 +45,7 @@ def test_a_tenant_with_a_hundredth_of_the_traffic_gets_its_floor() -> None:
     assert all(kept["loud", hour] < 60 for hour in (1, 2))  # a hundredth, as the ratio says
 
 
+@pytest.mark.slow
 def test_the_probability_on_record_is_how_often_such_answers_are_kept() -> None:
     sampler, kept, seen = fair(20), Counter[float](), Counter[float]()
     for each in loud_and_small(3):
@@ -80,7 +82,6 @@ def test_a_limit_is_nearly_used_whatever_else_lowers_rates(ratio: float, throttl
     assert shed <= 5
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(0, 200), st.sampled_from(["a", "b"])), min_size=1, max_size=400),
     st.integers(1, 10),
@@ -97,6 +98,7 @@ def test_no_window_exceeds_a_limit_whatever_comes(
     assert all(number <= (answers if tenant == "all" else per_tenant) for (_, tenant), number in kept.items())
 
 
+@pytest.mark.slow
 def test_a_limit_leaves_a_tenants_floor_alone() -> None:
     sampler = Sampler(
         plan=SamplingPlan(ratio=1.0),

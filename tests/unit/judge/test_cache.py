@@ -335,7 +335,7 @@ Ask = tuple[tuple[str, ...], int]
 claims = st.lists(st.sampled_from(["a", "bb", "ccc", "dddd", "a b", "\ud800"]), max_size=5).map(tuple)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asks=st.lists(st.tuples(claims, st.integers(0, 2)), max_size=8), missed=st.integers(0, 6))
 async def test_a_cache_says_what_the_judge_would_have_said(
     asks: list[Ask], missed: int, tmp_path_factory: pytest.TempPathFactory
@@ -361,7 +361,7 @@ async def test_a_cache_says_what_the_judge_would_have_said(
     await judge.aclose()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(1, 6000), min_size=1, max_size=60),
     max_bytes=st.integers(70_000, 140_000),

@@ -6,7 +6,7 @@ import asyncio
 from itertools import cycle
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -105,7 +105,6 @@ limits = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=40)
 @given(judges, limits)
 def test_a_score_is_a_share_or_absent_with_a_reason(judge: ScriptedJudge, limits: StepLimits) -> None:
     evaluation = asyncio.run(evaluate(RECORD, metrics=METRICS, judge=judge, limits=limits))
@@ -134,7 +133,6 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     return {result.metric: result.score for result in evaluation.results if result.score is not None}
 
 
-@settings(deadline=None, max_examples=40)
 @given(judges)
 def test_readings_of_the_same_verdicts_agree(judge: ScriptedJudge) -> None:
     evaluation = asyncio.run(evaluate(RECORD, metrics=METRICS, judge=judge))
@@ -177,7 +175,6 @@ def lettered(chunks: list[int], claims: list[int]) -> RagRecord:
     )
 
 
-@settings(deadline=None, max_examples=25)
 @given(_grades, _labels, st.randoms(use_true_random=False))
 def test_the_order_of_claims_and_chunks_changes_no_score_but_that_of_ranks(
     grades: list[int], labels: list[str], random: Any
@@ -197,7 +194,6 @@ def test_the_order_of_claims_and_chunks_changes_no_score_but_that_of_ranks(
     }
 
 
-@settings(deadline=None, max_examples=25)
 @given(_grades)
 def test_relevant_chunks_in_front_never_lower_the_context_precision(grades: list[int]) -> None:
     async def precision(order: list[int]) -> float:
@@ -211,7 +207,6 @@ def test_relevant_chunks_in_front_never_lower_the_context_precision(grades: list
     assert asyncio.run(precision(best_first)) >= asyncio.run(precision(order))
 
 
-@settings(deadline=None, max_examples=25)
 @given(judges, st.sampled_from(METRICS))
 def test_a_metric_finds_alone_what_it_finds_among_others(judge: ScriptedJudge, name: str) -> None:
     same = repeating(judge)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError, JudgeCutOff
@@ -182,7 +182,6 @@ def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(
     assert (result.skip_reason is SkipReason.UNDECIDED) == (expected is Label.SKIPPED)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(METRICS), _CASES)
 @example("rag_score", [("supported", "direct", 0, True), ("supported", "irrelevant", 0, False)])
 def test_a_verdict_that_is_left_out_turns_no_fail_into_a_pass_and_no_pass_into_a_fail(

@@ -119,6 +119,7 @@ def test_text_without_spaces_is_cut_behind_a_comma_and_never_before_an_accent() 
     assert "".join(s.text for s in cut) == "e\u0301" * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [".", "\n", "- ", "1. ", "a. ", '."', "x", "。」", "？", "\u0301", "\ud800", "z. B. ", ".\u200f", "、"],

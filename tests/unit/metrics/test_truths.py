@@ -149,6 +149,7 @@ async def test_a_judge_that_fails_at_the_truths_gives_no_score_and_nothing_is_re
     assert result.score == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 async def test_five_thousand_chunks_are_read_as_far_as_the_limits_say() -> None:
     chunks = [f"Fact number {number} is here. " * 9 for number in range(5_000)]
     judge = ScriptedJudge()

@@ -27,7 +27,9 @@ from ragtrace.stats import CountedShare, JudgeErrors, Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS
 from tests.unit.quality.samples import LEXICAL, MODEL, by_both, judged, traffic
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
+FORM = jsonschema.Draft202012Validator(
+    json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
+)
 ALL = ReportRequest(drop=0.05)
 
 
@@ -52,7 +54,7 @@ def report_of(
         baseline_ns=None if baseline is None else NOON_NS - HOUR_NS,
     )
     assert render_page(report).startswith("<!doctype html>")
-    jsonschema.validate(json.loads(json.dumps(report_as_json(report), allow_nan=False)), SCHEMA)
+    FORM.validate(json.loads(json.dumps(report_as_json(report), allow_nan=False)))
     return report
 
 
@@ -231,6 +233,7 @@ def test_mixed_judges_are_told_apart() -> None:
     assert [group.name for group in by_judge.groups] == [LEXICAL, MODEL]
 
 
+@pytest.mark.slow
 def test_disputed_answers_are_counted_among_those_that_several_evaluations_decided() -> None:
     others = [
         replace(judged(number, score), judge="other:judge", is_disputed=score < 0.5)
@@ -268,6 +271,7 @@ def test_of_many_periods_the_newest_are_shown() -> None:
     assert "the newest" in render_page(report)
 
 
+@pytest.mark.slow
 def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
     request = replace(ALL, by=ReportDimension.MODEL)
     found = request.collector()

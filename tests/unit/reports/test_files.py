@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.rows import read_line, report_lines
@@ -53,7 +53,6 @@ answers = st.lists(
 )
 
 
-@settings(max_examples=25)
 @given(answers)
 def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type: ignore[type-arg]
     with TemporaryDirectory() as folder:
@@ -62,7 +61,6 @@ def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type:
         assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == json_rows(path)
 
 
-@settings(max_examples=50)
 @given(answers)
 def test_any_text_survives_csv(found: list) -> None:  # type: ignore[type-arg]
     with TemporaryDirectory() as folder:
@@ -165,6 +163,7 @@ def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suf
     assert path.read_bytes() != before
 
 
+@pytest.mark.slow
 def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path) -> None:
     left_out = SkippedAnswers(what="sampled out", number=3, unit="answer", why="by the rate")
     ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))

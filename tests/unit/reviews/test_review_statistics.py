@@ -30,6 +30,7 @@ def simulated(rng: random.Random, *, answers: int, reviewed: int, recall: float)
     return found.mean - truth, found.low <= truth <= found.high, mean - truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recall", [0.2, 0.8])
 def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> None:
     rng = random.Random(18)
@@ -40,6 +41,7 @@ def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> No
     assert 0.93 <= sum(run[1] for run in runs) / len(runs) <= 0.99
 
 
+@pytest.mark.slow
 def test_a_corrected_mean_score_has_no_bias_and_a_true_interval() -> None:
     rng, runs = random.Random(19), []
     for _ in range(1_000):

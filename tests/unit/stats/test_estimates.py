@@ -49,6 +49,7 @@ TRUE = {
 """Of the synthetic weeks; ``python -m tests.statistics`` computes them, and looks at thousands of weeks."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUE)
 def test_intervals_hold_the_truth_in_nearly_all_weeks(name: str) -> None:
     estimate, _ = ESTIMATES[name]

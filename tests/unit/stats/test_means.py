@@ -37,6 +37,7 @@ def population(seed: int, size: int = 20_000) -> list[tuple[str, float, float]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> None:
     hits, errors = 0, []
     for seed in range(40):
@@ -150,6 +151,7 @@ def amounts(kind: str, draw: random.Random) -> list[tuple[float, float]]:
             return [(size, size / 10 + draw.expovariate(1 / 800)) for size in sizes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [10, 20, 60])
 @pytest.mark.parametrize(
     "kind",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import InputError
@@ -44,7 +44,6 @@ from tests.unit.traces.builders import (
     span_id,
 )
 
-LAW = settings(max_examples=60, deadline=None)
 SAMPLE = Sample(rule="ratio", rate=0.1, probability=0.1)
 NOW_NS = START_NS + 61_000 * MS
 BAD = an_evaluation(
@@ -260,7 +259,6 @@ def test_record_without_a_trace_has_no_carrier() -> None:
         a_carrier(record=replace(a_record(), target=None))
 
 
-@LAW
 @given(st.integers(0, 2**62), st.integers(0, 10**10))
 def test_carrier_lies_inside_its_target(start_ns: int, duration_ns: int) -> None:
     target = a_target(start_ns=start_ns, end_ns=start_ns + duration_ns)
@@ -273,7 +271,6 @@ def test_carrier_lies_inside_its_target(start_ns: int, duration_ns: int) -> None
     assert all(span.start_ns <= event.time_ns <= span.end_ns for event in span.events)
 
 
-@LAW
 @given(st.integers(0, 2**62), st.integers(3_000, 10**10))
 def test_carrier_ends_before_its_target_in_jaegers_microseconds(start_ns: int, duration_ns: int) -> None:
     target = a_target(start_ns=start_ns, end_ns=start_ns + duration_ns)
@@ -497,7 +494,6 @@ outcomes = st.one_of(
 )
 
 
-@LAW
 @given(st.lists(outcomes, max_size=4), st.integers(-5, 500))
 def test_caps_hold_for_any_evaluation(chosen: list[object], max_claims: int) -> None:
     evaluation = an_evaluation(*chosen)  # type: ignore[arg-type]
@@ -514,7 +510,6 @@ def test_caps_hold_for_any_evaluation(chosen: list[object], max_claims: int) -> 
     assert len(claims) <= max(0, max_claims)
 
 
-@LAW
 @given(st.lists(outcomes, max_size=4), st.integers(-5, 500))
 def test_emitted_says_for_each_metric_how_many_events_name_it(chosen: list[object], max_claims: int) -> None:
     events = a_carrier(an_evaluation(*chosen), options=AttachOptions(max_claims=max_claims)).events  # type: ignore[arg-type]

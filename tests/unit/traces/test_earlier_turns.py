@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from ragtrace import semconv
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import ExtractedClaim, ExtractInput, ExtractReply
@@ -51,6 +53,7 @@ def test_turns_before_the_question_are_read_in_order_without_the_passages_in_the
     assert record.question == "And back from there?"
 
 
+@pytest.mark.slow
 def test_only_the_last_turns_are_read_each_up_to_a_bound() -> None:
     long = [
         ("user", f"Question {n}?") if n % 2 == 0 else ("assistant", "word " * 5_000) for n in range(2_000)

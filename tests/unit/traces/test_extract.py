@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.model import AttributeValue, Part, SkipReason
@@ -836,7 +836,6 @@ odd_spans = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
 @given(st.lists(odd_spans, max_size=4))
 def test_no_trace_makes_extraction_fail(spans: list[Span]) -> None:
     extraction = extract_records(Trace.of(TRACE_ID, spans))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
@@ -31,7 +31,6 @@ from ragtrace.traces.otlp import (
 from ragtrace.traces.trace import Resource, Scope, Span
 from tests.unit.traces.strategies import spans, values
 
-LAW = settings(max_examples=40, deadline=None)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -62,14 +61,12 @@ def a_json_request(**span: object) -> bytes:
 
 
 @pytest.mark.slow
-@LAW
 @given(st.lists(spans(), max_size=3))
 def test_protobuf_round_trip_keeps_every_span(originals: list[Span]) -> None:
     assert sorted(decode(encode(originals)), key=repr) == sorted(originals, key=repr)
 
 
 @pytest.mark.slow
-@LAW
 @given(st.lists(spans(), max_size=3))
 def test_json_round_trip_keeps_every_span_on_one_line(originals: list[Span]) -> None:
     line = encode_json(originals)
@@ -81,7 +78,6 @@ ODDITIES = [None, True, -1, 1.5, 2**64, "", "5", "1e3", "0" * 16, "0" * 32, "ab"
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @given(spans(), st.integers(min_value=0), st.sampled_from(ODDITIES))
 def test_what_exporters_write_and_what_they_do_not_is_read_as_protobuf_reads_it(
     span: Span, place: int, oddity: object
@@ -119,13 +115,11 @@ def _read(work: Callable[[], tuple[Span, ...]]) -> str:
 
 
 @pytest.mark.slow
-@LAW
 @given(st.lists(spans(), max_size=3))
 def test_encoding_is_stable(originals: list[Span]) -> None:
     assert encode(decode(encode(originals))) == encode(originals)
 
 
-@LAW
 @given(st.binary(max_size=300), st.sampled_from(["protobuf", "json"]))
 def test_garbage_is_a_codec_error_or_a_request(data: bytes, encoding: str) -> None:
     try:
@@ -148,7 +142,6 @@ JSON = st.recursive(
 )
 
 
-@LAW
 @given(JSON)
 def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
     try:
@@ -283,7 +276,6 @@ def test_value_nested_too_deep_for_readers_is_not_written() -> None:
         encode([a_span(attributes={"deep": value})])
 
 
-@LAW
 @given(values)
 def test_values_just_within_the_depth_limit_can_be_read_back(leaf: AttributeValue) -> None:
     nested = leaf
@@ -385,7 +377,6 @@ trace_ids = st.sampled_from(
 )
 
 
-@LAW
 @given(
     st.lists(
         st.tuples(trace_ids, st.sampled_from([b"\2" * 8, bytes(8), b"\3"]), st.booleans()),
@@ -449,7 +440,6 @@ def test_body_of_one_trace_is_its_slice_and_of_two_is_not() -> None:
 
 
 @pytest.mark.slow
-@LAW
 @given(st.lists(spans(), max_size=5))
 def test_splitting_loses_no_span(members: list[Span]) -> None:
     split = split_by_trace(parse_request(encode(members), encoding="protobuf"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace import semconv
@@ -150,7 +150,6 @@ def test_record_agrees_with_what_the_application_did(recording: Recording) -> No
     assert not (is_chat and record.context_from_prompt)
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(all_recordings()), st.randoms(use_true_random=False))
 def test_order_parts_and_copies_of_spans_do_not_matter(recording: Recording, random: Random) -> None:
     spans = [*recording.spans, *random.sample(recording.spans, k=len(recording.spans) // 2)]
@@ -158,7 +157,6 @@ def test_order_parts_and_copies_of_spans_do_not_matter(recording: Recording, ran
     assert records_of(replace(recording, spans=tuple(spans))) == records_of(recording)
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(all_recordings()), st.randoms(use_true_random=False))
 def test_spans_that_did_not_come_leave_gaps_and_no_exception(recording: Recording, random: Random) -> None:
     seen = random.sample(recording.spans, k=random.randint(0, len(recording.spans)))

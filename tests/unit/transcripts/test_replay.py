@@ -85,7 +85,7 @@ def timeless(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, run_id="", started_at_ns=0, duration_ms=0)
 
 
-@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(judges, limits)
 def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
     judge: ScriptedJudge, limits: StepLimits
@@ -128,6 +128,7 @@ async def test_what_was_never_asked_is_a_failure_and_no_score(transcripts: Trans
     assert found.after.evaluation.usage == Usage()
 
 
+@pytest.mark.slow
 async def test_silence_is_not_kept_and_the_next_run_speaks(transcripts: Transcripts) -> None:
     def answer(request: JudgeRequest[Any]) -> BaseModel:
         raise JudgeUnavailable("gone")
