@@ -394,6 +394,8 @@ class Claim:
 
 OF_REFERENCE: Final = "reference"
 """The kind of a claim that is a sentence of the reference."""
+OF_CRITERION: Final = "criterion"
+"""The kind of a claim that is a criterion: what the answer is to do, not what it says."""
 
 
 class VerdictLabel(StrEnum):
@@ -410,6 +412,9 @@ class VerdictLabel(StrEnum):
     PARTLY_RELEVANT = "partly_relevant"
     """It is background to the answer."""
     IRRELEVANT = "irrelevant"
+    MET = "met"
+    """The answer meets the criterion."""
+    NOT_MET = "not_met"
 
 
 class DecidedBy(StrEnum):
@@ -429,7 +434,8 @@ class Verdict:
     chunk_ids: tuple[str, ...] = ()
     """Only ids that exist in the record."""
     quote: str | None = None
-    """Verbatim text of the first of ``chunk_ids``; absent unless ``quote_verified``."""
+    """Verbatim text of the first of ``chunk_ids``, of a criterion that of the answer; absent unless
+    ``quote_verified``."""
     quote_verified: bool = False
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
@@ -486,6 +492,8 @@ class VerdictCounts:
     relevant: int = 0
     partly_relevant: int = 0
     irrelevant: int = 0
+    met: int = 0
+    not_met: int = 0
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict | ChunkVerdict | SentenceGrade]) -> VerdictCounts:
@@ -502,7 +510,7 @@ class VerdictCounts:
     def judged(self) -> int:
         """Verdicts other than ``unjudged``."""
         relevance = self.relevant + self.partly_relevant + self.irrelevant
-        return self.supported + self.contradicted + self.unsupported + relevance
+        return self.supported + self.contradicted + self.unsupported + relevance + self.met + self.not_met
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

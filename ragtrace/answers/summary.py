@@ -238,8 +238,8 @@ def _counts_of(result: MetricResult) -> tuple[VerdictCounts, VerdictCounts]:
 def _are_claims(name: str, counts: VerdictCounts) -> bool:
     """Say whether these are verdicts on claims of the answer: neither on statements nor on the reference."""
     of_claims = counts.supported + counts.contradicted + counts.unsupported
-    is_of_relevance = counts.relevant + counts.partly_relevant + counts.irrelevant > 0
-    return base_name(name) != _OF_REFERENCE and (of_claims > 0 or (counts.total > 0 and not is_of_relevance))
+    is_of_others = counts.judged > of_claims
+    return base_name(name) != _OF_REFERENCE and (of_claims > 0 or (counts.total > 0 and not is_of_others))
 
 
 def _first(found: Iterable[tuple[str, VerdictCounts]]) -> VerdictCounts:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
+    LATER,
     ClaimExtraction,
     Grading,
     Prompt,
@@ -31,6 +32,7 @@ from ragtrace.metrics.asking import MeteredJudge
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.settings import Prompts, StepLimits
 from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks, grade_sentences
+from ragtrace.metrics.steps.criteria import CRITERIA, check_criteria
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.relevance import RELEVANCE
@@ -64,6 +66,7 @@ class StepSession:
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
         wanted: Collection[str] = (),
+        criteria: Sequence[str] = (),
         clock: Clock | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
@@ -74,6 +77,8 @@ class StepSession:
         self.embedder = embedder
         self.wanted = frozenset(wanted)
         """Steps that the metrics will use: two that show the same chunks can share a call."""
+        self.criteria = tuple(dict.fromkeys(criteria))
+        """Criteria that the metrics will ask about: they share a call."""
         self.input_sha256 = content_sha256(record)
         """Digest of everything that the judge sees."""
         self._record = record
@@ -194,6 +199,12 @@ class StepSession:
             return (await self._retrieval())[1]
         return await self._result(RECALL)
 
+    async def criterion(self, text: str) -> Verdict:
+        """Return whether the answer meets a criterion. One that was not announced is asked about alone."""
+        asked = self.criteria if text in self.criteria else (text,)
+        key = f"{self._key(CRITERIA)} {asked}"
+        return (await self.shared(key, lambda judge: check_criteria(self._material(judge), asked)))[text]
+
     async def questions(self) -> Regeneration:
         """Return questions that the answer would answer."""
         return await self._result(QUESTIONS)
@@ -313,7 +324,7 @@ def _place(run: StepRun) -> int:
 
 
 _PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}
-_UNDECLARED = tuple(name for name in STEPS if name != TRUTHS.name)
+_UNDECLARED = tuple(name for name in STEPS if name not in LATER)
 """The steps of a metric that does not declare any: those that there were before it had to."""
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
 

@@ -70,7 +70,9 @@ def _metric(config: MetricConfig) -> MetricSpec:
         uses_tool_prompts=config.peer_prompts,
         prompts=config.prompts,
         weights=config.weights,
-        options=config.options,
+        options=config.options
+        if config.criterion is None
+        else {**config.options, "criterion": config.criterion},
     )
 
 
