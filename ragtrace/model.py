@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeAliasType
 
-from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
+from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of, ids_in
 from ragtrace._row_values import UnreadableValue
 from ragtrace.semconv import SERVICE_NAME, TENANT
 
@@ -278,6 +278,10 @@ class RagRecord:
         parts = _parts({name: value for name, value in named.items() if value is not None} | others, given)
         chunks = _chunks(parts.get("contexts"))
         texts = {name: _text(parts.get(name), name) for name in ("question", "answer", "reference")}
+        try:
+            reference_chunk_ids = ids_in(parts.get("reference_chunk_ids"))
+        except UnreadableValue as exc:
+            raise TypeError(f"`reference_chunk_ids`: {exc}") from None
         hashed = [*texts.values(), *(chunk.id for chunk in chunks)]
         return cls(
             id=_text(parts.get("id"), "id") or _digest(repr(hashed)),
@@ -285,6 +289,7 @@ class RagRecord:
             chunks=chunks,
             answer=texts["answer"],
             reference=texts["reference"],
+            reference_chunk_ids=reference_chunk_ids,
         )
 
     def gap(self, *parts: Part) -> Gap | None:
@@ -393,9 +398,11 @@ class Claim:
 
 
 OF_REFERENCE: Final = "reference"
-"""The kind of a claim that is a sentence of the reference."""
+"""The kind of a claim that is a sentence of the reference, or was compared with it."""
 OF_CRITERION: Final = "criterion"
 """The kind of a claim that is a criterion: what the answer is to do, not what it says."""
+OF_CITATION: Final = "citation"
+"""The kind of a claim whose verdict is about what it cites."""
 
 
 class VerdictLabel(StrEnum):

@@ -10,6 +10,7 @@ from itertools import islice, pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from ragtrace.model import (
+    OF_CITATION,
     OF_CRITERION,
     OF_REFERENCE,
     Chunk,
@@ -289,7 +290,7 @@ class ShownAnswer:
     of_reference: tuple[ShownClaim, ...]
     """Sentences of the reference."""
     criteria: tuple[ShownClaim, ...]
-    """What the answer was to do."""
+    """What the answer was to do, and its citations."""
     chunks: tuple[ShownChunk, ...]
     more_chunks: int
     """Number of chunks that are not shown because no claim cites them."""
@@ -319,7 +320,7 @@ def shown_answer(
         pieces=pieces(record.answer or "", [mark for claim in about_answer for mark in _mark(claim)]),
         claims=about_answer,
         of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == OF_REFERENCE),
-        criteria=tuple(claim for claim in claims if claim.verdict.claim.kind == OF_CRITERION),
+        criteria=tuple(claim for claim in claims if claim.verdict.claim.kind in (OF_CRITERION, OF_CITATION)),
         chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
         more_claims=len(every) - len(claims),
@@ -345,13 +346,16 @@ def _claims(judged: JudgedAnswer) -> Iterator[ShownClaim]:
         )
 
 
-_OF_OTHERS: Final = (OF_REFERENCE, OF_CRITERION)
+_OF_OTHERS: Final = (OF_REFERENCE, OF_CRITERION, OF_CITATION)
 """Kinds of what is no claim of the answer."""
 
 
 def _place_in_answer(verdict: Verdict) -> tuple[bool, int, int]:
-    is_criterion = verdict.claim.kind == OF_CRITERION
-    return (is_criterion, verdict.claim.index, WORST_FIRST.index(verdict.label))
+    return (
+        verdict.claim.kind in (OF_CRITERION, OF_CITATION),
+        verdict.claim.index,
+        WORST_FIRST.index(verdict.label),
+    )
 
 
 def _is_within(verdict: Verdict, length: int) -> bool:

@@ -191,7 +191,8 @@ def print_failures(console: Console, result: MetricResult, record: RagRecord, al
     ``already`` holds what was shown of this record; it grows.
     """
     for verdict in _new(result.verdicts, already):
-        about = "reference: " if verdict.claim.kind == _OF_REFERENCE else ""
+        of_answer = "by the reference: " if verdict.claim.start is not None else "reference: "
+        about = of_answer if verdict.claim.kind == _OF_REFERENCE else ""
         console.print(_lines(_word(verdict.label), about + one_line(verdict.claim.text), _evidence(verdict)))
     chunks = list(_new(result.chunk_verdicts, already))
     for chunk in islice(chunks, _MOST_CHUNKS):

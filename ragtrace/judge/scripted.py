@@ -63,6 +63,7 @@ Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any
 
 _LONG_WORD = 4
 _BEST_GRADE = 2
+_CITATION = re.compile(r"\s*(?:\[[^\[\]]*\]|【[^【】]*】)")
 _ERRORS = {
     error.error_type: error
     for error in (JudgeError, JudgeUnavailable, JudgeTimeout, JudgeRefused, JudgeNonsense, JudgeCutOff)
@@ -354,7 +355,7 @@ def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVer
     ) -> GivenVerdict:
         return GivenVerdict(id=claim.number, chunks=[*cited], quote=quote, label=label, reason=reason)
 
-    bare = claim.text.strip(" .!")
+    bare = _CITATION.sub("", claim.text).strip(" .!")
     for chunk in chunks:
         if at := re.search(re.escape(bare), chunk.text, re.IGNORECASE):
             return given("supported", cited=[chunk.number], quote=at[0])

@@ -40,8 +40,18 @@ from ragtrace.metrics.steps.retrieval import grade_and_recall
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
-from ragtrace.metrics.steps.verify import RECALL, VERIFY
-from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
+from ragtrace.metrics.steps.verify import RECALL, VERIFY, reference_claims, verify_claims
+from ragtrace.model import (
+    Chunk,
+    Claim,
+    Direction,
+    JudgeIdentity,
+    RagRecord,
+    StepRun,
+    Usage,
+    Verdict,
+    content_sha256,
+)
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 
@@ -173,6 +183,29 @@ class StepSession:
         self.asked.add(self._key(EXTRACT))
         key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
         return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
+
+    async def verify_in(self, claims: Sequence[Claim], texts: Sequence[Chunk]) -> Verification:
+        """Return a verdict on each claim from these texts alone, which may be others than the chunks."""
+        told = [[claim.text for claim in claims], [[text.id, text.text] for text in texts]]
+        key = f"{self._key(VERIFY)} in {hashlib.sha256(json.dumps(told).encode()).hexdigest()}"
+        limits = self.limits
+        context = NumberedContext(texts, pack_chars=limits.context_chars, max_packs=limits.max_packs)
+
+        async def verify(judge: Judge) -> Verification:
+            material = replace(self._material(judge), context=context)
+            return await verify_claims(VERIFY, claims, material, second_look=material.verify.second_look)
+
+        return await self.shared(key, verify)
+
+    async def verify_by_reference(self) -> tuple[Verdict, ...]:
+        """Return a verdict on each claim of the answer from the reference alone."""
+        claims = (await self.extract()).claims
+        return (await self.verify_in(claims, [_as_chunk("reference", self._record.reference)])).verdicts
+
+    async def recall_by_answer(self) -> tuple[Verdict, ...]:
+        """Return a verdict on each sentence of the reference from the answer alone."""
+        sentences = reference_claims(self._reference[: self.limits.max_sentences])
+        return (await self.verify_in(sentences, [_as_chunk("answer", self._record.answer)])).verdicts
 
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question."""
@@ -317,6 +350,10 @@ class StepSession:
             and self.limits.verify.first_form is VerifyForm.JSON
             and self.prompts.is_built_in("chunks", "recall")
         )
+
+
+def _as_chunk(name: str, text: str | None) -> Chunk:
+    return Chunk(id=name, text=text)
 
 
 def _place(run: StepRun) -> int:

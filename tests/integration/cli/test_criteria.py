@@ -64,7 +64,7 @@ def test_a_page_lists_criteria_apart_from_claims(tmp_path: Path) -> None:
     asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}", "--out", str(page))
     run("evaluate", cases, "--judge", scripted(tmp_path), *asked)
     text = page.read_text()
-    claims, _, criteria = text.partition("<h4>Criteria</h4>")
+    claims, _, criteria = text.partition("<h4>Criteria and citations</h4>")
     assert NEXT in criteria
     assert f"<bdi>{NEXT}</bdi>" not in claims
     assert "answer: “<bdi>Then call the shop</bdi>”" in criteria
