@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from ragtrace._row_values import written_value
+from ragtrace._row_values import UnreadableValue, written_value
 
 
 def plain_name(name: object) -> str:
@@ -117,6 +117,7 @@ RECORD_FIELDS: Final = FieldNames(
         "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
         "answer": ["answer", "response", "actual_output", "output"],
         "reference": ["reference", "expected_output"],
+        "reference_chunk_ids": ["reference_chunk_ids", "reference_context_ids", "reference_ids"],
         "earlier_turns": ["earlier_turns"],
         "prompt_version": ["prompt_version"],
         "model": ["model"],
@@ -134,6 +135,10 @@ RECORD_FIELDS: Final = FieldNames(
         "reference": [
             *("ground_truth", "ground_truths", "expected_answer", "reference_answer", "gold_answer"),
             *("golden_answer", "correct_answer", "expected"),
+        ],
+        "reference_chunk_ids": [
+            *("relevant_ids", "relevant_chunk_ids", "relevant_doc_ids", "relevant_document_ids"),
+            *("expected_ids", "expected_chunk_ids", "expected_doc_ids", "gold_ids", "ground_truth_ids"),
         ],
     },
     likely={"sources": "contexts"},
@@ -180,6 +185,24 @@ def vars_of(value: Any) -> Iterable[str]:
     """Return the names of an object's own attributes."""
     named: Iterable[str] = getattr(value, "__dict__", None) or getattr(type(value), "__slots__", None) or ()
     return named
+
+
+def ids_in(value: Any) -> tuple[str, ...]:
+    """Return ids as texts: of a list, of one as a table writes it, or a single one.
+
+    Raises:
+        UnreadableValue: they are something else.
+    """
+    value = given(value)
+    listed = written_value(value) if isinstance(value, str) else value
+    listed = [value] if not isinstance(listed, list | tuple) and isinstance(value, str | int) else listed
+    if listed is None or value == "":
+        return ()
+    if not isinstance(listed, list | tuple) or not all(
+        isinstance(each, str | int) and not isinstance(each, bool) for each in listed
+    ):
+        raise UnreadableValue("must be a list of ids, each a string or a whole number")
+    return tuple(map(str, listed))
 
 
 def contexts_in(value: Any) -> Any:

@@ -32,7 +32,12 @@ FrameT = TypeVar("FrameT")
 
 _SOURCE: Final = "the records"
 _ERROR: Final = "ragtrace_error"
-_WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT)
+_WRONG: Final = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.NOT_MET,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,6 +224,29 @@ class RelevanceReply(_NumberedReply):
     statements: list[GivenRelevance] = Field(max_length=400)
 
 
+class CriteriaInput(_Form):
+    """Step K: the criteria, and the answer that is to meet them."""
+
+    criteria: tuple[NumberedText, ...]
+    question: str | None
+    answer: str
+
+
+class GivenCriterion(_Form):
+    """What the judge says of one criterion. The evidence comes first: it is looked for first."""
+
+    id: Number
+    quote: str = Field(max_length=1000)
+    reason: str = Field(max_length=400)
+    met: bool
+
+
+class CriteriaReply(_NumberedReply):
+    """Step K: yes or no to each criterion."""
+
+    criteria: list[GivenCriterion] = Field(max_length=200)
+
+
 class QuestionsInput(_Form):
     """Step Q: the answer alone."""
 

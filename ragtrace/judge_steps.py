@@ -11,8 +11,12 @@ from typing import Literal, TypeAlias, get_args
 from ragtrace.errors import ConfigError
 from ragtrace.model import ChunkVerdict, Claim, SentenceGrade, Verdict, VerdictLabel
 
-StepName: TypeAlias = Literal["extract", "relevance", "truths", "verify", "chunks", "recall", "questions"]
+StepName: TypeAlias = Literal[
+    "extract", "relevance", "truths", "verify", "chunks", "recall", "questions", "criteria"
+]
 STEPS: tuple[StepName, ...] = get_args(StepName)
+LATER: frozenset[str] = frozenset({"truths", "criteria"})
+"""Steps, and their prompts, that no metric uses without declaring it: they came after it had to."""
 PromptName: TypeAlias = Literal[
     "extract",
     "relevance",
@@ -24,6 +28,7 @@ PromptName: TypeAlias = Literal[
     "recall",
     "questions",
     "truths",
+    "criteria",
 ]
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 

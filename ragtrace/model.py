@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeAliasType
 
-from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
+from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of, ids_in
 from ragtrace._row_values import UnreadableValue
 from ragtrace.semconv import SERVICE_NAME, TENANT
 
@@ -278,6 +278,10 @@ class RagRecord:
         parts = _parts({name: value for name, value in named.items() if value is not None} | others, given)
         chunks = _chunks(parts.get("contexts"))
         texts = {name: _text(parts.get(name), name) for name in ("question", "answer", "reference")}
+        try:
+            reference_chunk_ids = ids_in(parts.get("reference_chunk_ids"))
+        except UnreadableValue as exc:
+            raise TypeError(f"`reference_chunk_ids`: {exc}") from None
         hashed = [*texts.values(), *(chunk.id for chunk in chunks)]
         return cls(
             id=_text(parts.get("id"), "id") or _digest(repr(hashed)),
@@ -287,6 +291,7 @@ class RagRecord:
             reference=texts["reference"],
             model=_text(parts.get("model"), "model"),
             prompt_version=_text(parts.get("prompt_version"), "prompt_version"),
+            reference_chunk_ids=reference_chunk_ids,
         )
 
     def gap(self, *parts: Part) -> Gap | None:
@@ -395,7 +400,11 @@ class Claim:
 
 
 OF_REFERENCE: Final = "reference"
-"""The kind of a claim that is a sentence of the reference."""
+"""The kind of a claim that is a sentence of the reference, or was compared with it."""
+OF_CRITERION: Final = "criterion"
+"""The kind of a claim that is a criterion: what the answer is to do, not what it says."""
+OF_CITATION: Final = "citation"
+"""The kind of a claim whose verdict is about what it cites."""
 
 
 class VerdictLabel(StrEnum):
@@ -412,6 +421,9 @@ class VerdictLabel(StrEnum):
     PARTLY_RELEVANT = "partly_relevant"
     """It is background to the answer."""
     IRRELEVANT = "irrelevant"
+    MET = "met"
+    """The answer meets the criterion."""
+    NOT_MET = "not_met"
 
 
 class DecidedBy(StrEnum):
@@ -431,7 +443,8 @@ class Verdict:
     chunk_ids: tuple[str, ...] = ()
     """Only ids that exist in the record."""
     quote: str | None = None
-    """Verbatim text of the first of ``chunk_ids``; absent unless ``quote_verified``."""
+    """Verbatim text of the first of ``chunk_ids``, of a criterion that of the answer; absent unless
+    ``quote_verified``."""
     quote_verified: bool = False
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
@@ -488,6 +501,8 @@ class VerdictCounts:
     relevant: int = 0
     partly_relevant: int = 0
     irrelevant: int = 0
+    met: int = 0
+    not_met: int = 0
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict | ChunkVerdict | SentenceGrade]) -> VerdictCounts:
@@ -504,7 +519,7 @@ class VerdictCounts:
     def judged(self) -> int:
         """Verdicts other than ``unjudged``."""
         relevance = self.relevant + self.partly_relevant + self.irrelevant
-        return self.supported + self.contradicted + self.unsupported + relevance
+        return self.supported + self.contradicted + self.unsupported + relevance + self.met + self.not_met
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 `ragtrace._row_fields.RECORD_FIELDS` has the names of a row's fields: ragtrace's own, those of RAGAS, DeepEval
 and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actualOutput``, ``Actual output``).
 
+``reference_chunk_ids`` names the chunks that should be retrieved.
+
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 ``prompt_version`` and ``model`` say which version answered: `ragtrace report` and `compare` group by them.
 
@@ -22,7 +24,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from ragtrace._row_fields import RECORD_FIELDS, contexts_in
+from ragtrace._row_fields import RECORD_FIELDS, contexts_in, ids_in
 from ragtrace._row_files import STRICT, Row, RowNotices, clean_text, read_rows
 from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
@@ -191,6 +193,13 @@ def _written_list(value: Any) -> Any:
     return () if listed is None else listed
 
 
+def _ids(value: Any) -> Any:
+    try:
+        return tuple(map(clean_text, ids_in(value)))
+    except UnreadableValue as exc:
+        raise PydanticCustomError("said", "{why}", {"why": str(exc)}) from None
+
+
 _Name: TypeAlias = Annotated[str, BeforeValidator(_name), Field(min_length=1)]
 Text: TypeAlias = Annotated[str, BeforeValidator(clean_text)]
 """A string that UTF-8 can encode."""
@@ -225,6 +234,7 @@ class RecordRow(BaseModel):
     contexts: Annotated[_Contexts | None, BeforeValidator(_all_contexts)] = None
     answer: Text | None = None
     reference: Annotated[Text | None, BeforeValidator(_reference)] = None
+    reference_chunk_ids: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
     earlier_turns: Annotated[tuple[TurnRow, ...], BeforeValidator(_written_list)] = ()
     prompt_version: _Name | None = None
     model: _Name | None = None
@@ -238,6 +248,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
         chunks=tuple(chunk_of(**dict(context), rank=rank) for rank, context in enumerate(row.contexts or ())),
         answer=_without_wrapping(row.answer, row.question),
         reference=row.reference,
+        reference_chunk_ids=row.reference_chunk_ids,
         earlier_turns=tuple(
             EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
         ),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError
@@ -45,6 +45,10 @@ class SortBy(StrEnum):
     """The most suspicious first; answers without suspicion are left out."""
 
 
+VERDICTS: Final = tuple(each for each in VerdictLabel if each not in (VerdictLabel.MET, VerdictLabel.NOT_MET))
+"""The verdicts on claims and chunks. A criterion is a metric: its label is searched for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFilter:
     """Which answers: all conditions that are set must hold."""
@@ -57,7 +61,7 @@ class AnswerFilter:
     label: Label | None = None
     """Of the metric if one is named, else of the answer."""
     verdict: VerdictLabel | None = None
-    """At least one claim (or chunk) has this verdict."""
+    """At least one claim (or chunk) has this one of `VERDICTS`."""
     blame: str | None = None
     judge: str | None = None
     """``provider:model``."""

@@ -10,6 +10,8 @@ from itertools import islice, pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from ragtrace.model import (
+    OF_CITATION,
+    OF_CRITERION,
     OF_REFERENCE,
     Chunk,
     ChunkVerdict,
@@ -29,10 +31,12 @@ WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
     VerdictLabel.IRRELEVANT,
+    VerdictLabel.NOT_MET,
     VerdictLabel.UNJUDGED,
     VerdictLabel.PARTLY_RELEVANT,
     VerdictLabel.SUPPORTED,
     VerdictLabel.RELEVANT,
+    VerdictLabel.MET,
 )
 _MOST_UNMARKED: Final = 2_000
 """Shown characters of an unmarked passage: an answer of a megabyte must not fill the page."""
@@ -234,7 +238,7 @@ SKIP_MEANINGS: Final[Mapping[str, str]] = {
 """Why there was nothing to judge, in plain words."""
 
 
-_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
+_WRONG: Final = frozenset(WORST_FIRST[: WORST_FIRST.index(VerdictLabel.UNJUDGED)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +289,8 @@ class ShownAnswer:
     """Claims of the answer, in its order."""
     of_reference: tuple[ShownClaim, ...]
     """Sentences of the reference."""
+    criteria: tuple[ShownClaim, ...]
+    """What the answer was to do, and its citations."""
     chunks: tuple[ShownChunk, ...]
     more_chunks: int
     """Number of chunks that are not shown because no claim cites them."""
@@ -304,7 +310,7 @@ def shown_answer(
     record = judged.record
     every = tuple(_claims(judged))
     claims = _worst(every, most_claims)
-    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind != OF_REFERENCE)
+    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind not in _OF_OTHERS)
     chunks = _chunks(judged, claims)
     uncited = sorted(chunks, key=lambda chunk: not chunk.is_cited)
     cited = sum(chunk.is_cited for chunk in chunks)
@@ -314,6 +320,7 @@ def shown_answer(
         pieces=pieces(record.answer or "", [mark for claim in about_answer for mark in _mark(claim)]),
         claims=about_answer,
         of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == OF_REFERENCE),
+        criteria=tuple(claim for claim in claims if claim.verdict.claim.kind in (OF_CRITERION, OF_CITATION)),
         chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
         more_claims=len(every) - len(claims),
@@ -339,14 +346,22 @@ def _claims(judged: JudgedAnswer) -> Iterator[ShownClaim]:
         )
 
 
-def _place_in_answer(verdict: Verdict) -> tuple[int, int]:
-    return (verdict.claim.index, WORST_FIRST.index(verdict.label))
+_OF_OTHERS: Final = (OF_REFERENCE, OF_CRITERION, OF_CITATION)
+"""Kinds of what is no claim of the answer."""
+
+
+def _place_in_answer(verdict: Verdict) -> tuple[bool, int, int]:
+    return (
+        verdict.claim.kind in (OF_CRITERION, OF_CITATION),
+        verdict.claim.index,
+        WORST_FIRST.index(verdict.label),
+    )
 
 
 def _is_within(verdict: Verdict, length: int) -> bool:
     start, end = verdict.claim.start, verdict.claim.end
     return (
-        verdict.claim.kind != OF_REFERENCE
+        verdict.claim.kind not in _OF_OTHERS
         and start is not None
         and end is not None
         and 0 <= start < end <= length

@@ -211,8 +211,12 @@ _COUNTS_FROM: Final = (
     *("chunk_precision", "context_relevance", "context_precision"),
 )
 """The metrics whose verdicts are on claims of the answer, and on chunks, the best choice first."""
-_OF_REFERENCE: Final = "context_recall"
-_LOWER_IS_BETTER: Final = "hallucination"
+_OF_OTHERS: Final = (
+    *("context_recall", "factual_correctness", "noise_sensitivity"),
+    *("citation_precision", "citation_recall"),
+)
+"""Metrics whose verdicts are not on claims by the chunks."""
+_LOWER_IS_BETTER: Final = ("hallucination", "noise_sensitivity")
 
 
 def first_faithfulness(name: str) -> tuple[bool, bool, str]:
@@ -227,7 +231,7 @@ def base_name(metric: str) -> str:
 
 def _direction(name: str) -> Direction:
     """Return the direction of a metric that failed: its carrier does not say it."""
-    is_lower = base_name(name) == _LOWER_IS_BETTER
+    is_lower = base_name(name) in _LOWER_IS_BETTER
     return Direction.LOWER_IS_BETTER if is_lower else Direction.HIGHER_IS_BETTER
 
 
@@ -238,8 +242,8 @@ def _counts_of(result: MetricResult) -> tuple[VerdictCounts, VerdictCounts]:
 def _are_claims(name: str, counts: VerdictCounts) -> bool:
     """Say whether these are verdicts on claims of the answer: neither on statements nor on the reference."""
     of_claims = counts.supported + counts.contradicted + counts.unsupported
-    is_of_relevance = counts.relevant + counts.partly_relevant + counts.irrelevant > 0
-    return base_name(name) != _OF_REFERENCE and (of_claims > 0 or (counts.total > 0 and not is_of_relevance))
+    is_of_others = counts.judged > of_claims
+    return base_name(name) not in _OF_OTHERS and (of_claims > 0 or (counts.total > 0 and not is_of_others))
 
 
 def _first(found: Iterable[tuple[str, VerdictCounts]]) -> VerdictCounts:

@@ -22,9 +22,12 @@ from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     ClaimKind,
+    CriteriaInput,
+    CriteriaReply,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
+    GivenCriterion,
     GivenGrade,
     GivenRelevance,
     GivenTruths,
@@ -236,6 +239,13 @@ def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel
             return TruthsReply(
                 chunks=[GivenTruths(id=chunk.number, truths=_facts(chunk)) for chunk in given.chunks]
             )
+        case CriteriaInput() as given if request.reply_type is CriteriaReply:
+            reason = _reason(reply_profile)
+            met = [
+                GivenCriterion(id=each.number, quote=reason, reason=reason, met=True)
+                for each in given.criteria
+            ]
+            return CriteriaReply(criteria=met)
         case QuestionsInput() as given if request.reply_type is QuestionsReply:
             return QuestionsReply(questions=["What is it?"], noncommittal=False)
     if request.reply_type is YesProbability:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import (
     EXISTING_FILE,
     FILE,
+    CriteriaOption,
     FromHeaders,
     JsonOption,
     PassOptions,
@@ -235,6 +236,7 @@ class JudgingOptions:
     """What is measured, and by whom."""
 
     passes: PassOptions = group(PassOptions)
+    criteria: CriteriaOption = group(CriteriaOption)
     judge: JudgeOptions = group(JudgeOptions)
     batch: BatchOptions = group(BatchOptions)
 
@@ -247,7 +249,11 @@ class JudgingOptions:
         """
         only = ("judge", "evaluate", "extract", "attach", "sessions", "ui")
         concurrency = self.batch.concurrency
-        return self.judge.evaluator(self.passes.metrics, max_concurrency=concurrency, only=only)
+
+        def metrics() -> list[dict[str, Any]]:
+            return [*self.passes.metrics(), *self.criteria.metrics()]
+
+        return self.judge.evaluator(metrics, max_concurrency=concurrency, only=only)
 
 
 def _shared_budget(path: Path) -> CollectorBudget:

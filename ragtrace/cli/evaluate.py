@@ -11,6 +11,7 @@ from ragtrace.cli.evaluator_options import JudgeOptions
 from ragtrace.cli.options import (
     OWN_PROFILE,
     ConcurrencyOption,
+    CriteriaOption,
     JsonOption,
     PassOptions,
     ProfileOption,
@@ -24,6 +25,7 @@ class MeasureOptions:
     """What is measured, and by whose rules."""
 
     passes: PassOptions = group(PassOptions)
+    criteria: CriteriaOption = group(CriteriaOption)
     profile: ProfileOption = group(ProfileOption)
     uses_tool_prompts: bool = option(
         "--peer-prompts",
@@ -34,7 +36,8 @@ class MeasureOptions:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics as a configuration has them."""
-        return self.passes.metrics(self.profile.tool or OWN_PROFILE, asks=self.uses_tool_prompts)
+        chosen = self.passes.metrics(self.profile.tool or OWN_PROFILE, asks=self.uses_tool_prompts)
+        return [*chosen, *self.criteria.metrics()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,6 +259,31 @@ def _named(name: str, profile: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CriteriaOption:
+    """``--criterion``."""
+
+    texts: tuple[str, ...] = option(
+        "--criterion",
+        multiple=True,
+        metavar="TEXT",
+        configures=True,
+        help='Also judge whether the answer meets this, yes or no: "The answer names the next step".'
+        " NAME=TEXT names it. Repeatable.",
+    )
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the criteria as `evaluate.metrics` of a configuration has them.
+
+        Raises:
+            ConfigError: one is empty or too long, or makes no name.
+        """
+        from ragtrace.metrics.criterion import checked_criterion, criterion_named
+
+        named = map(criterion_named, self.texts)
+        return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOption:
     """``--profile``."""
 

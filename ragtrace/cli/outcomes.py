@@ -100,6 +100,7 @@ _SUPPORT = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
 )
+_CRITERION = (VerdictLabel.MET, VerdictLabel.NOT_MET)
 _RELEVANCE = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
 
 
@@ -125,7 +126,10 @@ def _counted(title: str, unit: str, verdicts: Mapping[VerdictLabel, int]) -> Ite
     counts = Counter(verdicts)
     if not (total := counts.total()):
         return
-    families = [family for family in (_SUPPORT, _RELEVANCE) if any(counts[label] for label in family)]
+    families = [
+        family for family in (_SUPPORT, _RELEVANCE, _CRITERION) if any(counts[label] for label in family)
+    ]
+    title = "answers" if _CRITERION in families else title
     labels = [label for family in families or [_SUPPORT] for label in family]
     parts = ", ".join(f"{_word(label)} {counts[label]}" for label in (*labels, VerdictLabel.UNJUDGED))
     yield f"  {title:<8} {total} ({parts})"
@@ -169,7 +173,12 @@ def _what_the_peer_says(outcome: MetricOutcome) -> str:
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
-_FAILING: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT)
+_FAILING: Final = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.NOT_MET,
+)
 _OF_REFERENCE: Final = "reference"
 _INDENT: Final = 2
 _CHUNK_CHARS: Final = 120
@@ -182,8 +191,9 @@ def print_failures(console: Console, result: MetricResult, record: RagRecord, al
     ``already`` holds what was shown of this record; it grows.
     """
     for verdict in _new(result.verdicts, already):
-        about = "reference: " if verdict.claim.kind == _OF_REFERENCE else ""
-        console.print(_lines(verdict.label, about + one_line(verdict.claim.text), _evidence(verdict)))
+        of_answer = "by the reference: " if verdict.claim.start is not None else "reference: "
+        about = of_answer if verdict.claim.kind == _OF_REFERENCE else ""
+        console.print(_lines(_word(verdict.label), about + one_line(verdict.claim.text), _evidence(verdict)))
     chunks = list(_new(result.chunk_verdicts, already))
     for chunk in islice(chunks, _MOST_CHUNKS):
         console.print(_lines(chunk.label, _shown_chunk(chunk, record), _reason(chunk.reason)))
@@ -240,7 +250,7 @@ def _lines(label: str, text: str, details: Iterable[str], *, style: str = "red")
 def _evidence(verdict: Verdict) -> Iterator[str]:
     chunks = ", ".join(one_line(each) for each in verdict.chunk_ids)
     if verdict.quote is not None:
-        yield f"{chunks}: “{one_line(verdict.quote)}”"
+        yield f"{chunks or 'answer'}: “{one_line(verdict.quote)}”"
     elif chunks:
         yield f"{chunks} (without a quote that could be found there)"
     yield from _reason(verdict.reason)

@@ -29,9 +29,12 @@ from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     ClaimKind,
+    CriteriaInput,
+    CriteriaReply,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
+    GivenCriterion,
     GivenGrade,
     GivenRelevance,
     GivenTruths,
@@ -59,6 +62,8 @@ Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any
 """Answers a request, or raises a ``JudgeError``."""
 
 _LONG_WORD = 4
+_BEST_GRADE = 2
+_CITATION = re.compile(r"\s*(?:\[[^\[\]]*\]|【[^【】]*】)")
 _ERRORS = {
     error.error_type: error
     for error in (JudgeError, JudgeUnavailable, JudgeTimeout, JudgeRefused, JudgeNonsense, JudgeCutOff)
@@ -112,13 +117,23 @@ class ScriptedGrade(_Scripted):
     error: str | None = None
 
 
+class ScriptedCriterion(_Scripted):
+    """Whether answers meet a criterion, or the error that the judge raises."""
+
+    met: bool = False
+    quote: str = ""
+    reason: str = ""
+    error: str | None = None
+
+
 class Script(_Scripted):
     """The replies of a scripted judge. Texts that the script does not mention are compared by words.
 
     Without a script, each sentence is a claim and answers the question. A claim, or a sentence of a
     reference, is supported if a chunk contains it verbatim, contradicted if a sentence of a chunk differs
     from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
-    longer words, partly relevant with some, else irrelevant. The question generated from an answer is its
+    longer words, partly relevant with some, else irrelevant. An answer meets a criterion if it contains half
+    of its longer words. The question generated from an answer is its
     first sentence, and the truths of a chunk are its sentences.
     """
 
@@ -130,6 +145,8 @@ class Script(_Scripted):
     """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
     """Generated questions. Key: a text in the answer."""
+    criteria: dict[str, bool | ScriptedCriterion] = {}
+    """Whether answers meet a criterion. Key: its text, compared in the same way."""
     truths: dict[str, list[str]] = {}
     """The facts of a chunk. Key: a text in the chunk."""
     error: str | None = None
@@ -225,6 +242,8 @@ class ScriptedJudge:
                 )
             case TruthsInput() as given:
                 return TruthsReply(chunks=[self._truths(chunk) for chunk in given.chunks])
+            case CriteriaInput() as given:
+                return CriteriaReply(criteria=[self._criterion(each, given) for each in given.criteria])
             case QuestionsInput() as given:
                 return self._questions(given)
         raise JudgeUnable(
@@ -277,6 +296,16 @@ class ScriptedJudge:
         }
         return GivenRelevance(id=statement.number, relevance=said.get(_words(statement.text), "direct"))
 
+    def _criterion(self, criterion: NumberedText, given: CriteriaInput) -> GivenCriterion:
+        by_text = {_words(text): scripted for text, scripted in self._script.criteria.items()}
+        scripted = by_text.get(_words(criterion.text))
+        if scripted is None:
+            scripted = _shared_words(criterion.text, given.answer) == _BEST_GRADE
+        if isinstance(scripted, bool):
+            scripted = ScriptedCriterion(met=scripted)
+        _raise(scripted.error)
+        return GivenCriterion(id=criterion.number, **scripted.model_dump(exclude={"error"}))
+
     def _truths(self, chunk: NumberedText) -> GivenTruths:
         truths = _found(self._script.truths, chunk.text)
         if truths is None:
@@ -326,7 +355,7 @@ def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVer
     ) -> GivenVerdict:
         return GivenVerdict(id=claim.number, chunks=[*cited], quote=quote, label=label, reason=reason)
 
-    bare = claim.text.strip(" .!")
+    bare = _CITATION.sub("", claim.text).strip(" .!")
     for chunk in chunks:
         if at := re.search(re.escape(bare), chunk.text, re.IGNORECASE):
             return given("supported", cited=[chunk.number], quote=at[0])

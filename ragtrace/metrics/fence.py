@@ -154,6 +154,7 @@ _NAMES = (
     "statement",
     "sentence",
     "earlier turns",
+    "criteria",
     "end",
 )
 _OPENING = re.compile(rf"(?=({OPENING}))")

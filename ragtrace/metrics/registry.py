@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
 from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.metrics.criterion import Criterion
 from ragtrace.model import Direction, MetricFailure, MetricResult, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric, pass_condition
@@ -26,14 +27,21 @@ OWN_PROFILE = "ragtrace"
 _BUILT_IN = {
     "answer_relevance": "ragtrace.metrics.answer_relevance:AnswerRelevance",
     "chunk_precision": "ragtrace.metrics.chunk_precision:ChunkPrecision",
+    "citation_precision": "ragtrace.metrics.citations:CitationPrecision",
+    "citation_recall": "ragtrace.metrics.citations:CitationRecall",
     "context_precision": "ragtrace.metrics.context_precision:ContextPrecision",
     "context_recall": "ragtrace.metrics.context_recall:ContextRecall",
     "context_relevance": "ragtrace.metrics.context_relevance:ContextRelevance",
+    "factual_correctness": "ragtrace.metrics.factual_correctness:FactualCorrectness",
     "faithfulness": "ragtrace.metrics.faithfulness:Faithfulness",
     "groundedness": "ragtrace.metrics.groundedness:Groundedness",
     "hallucination": "ragtrace.metrics.hallucination:Hallucination",
+    "noise_sensitivity": "ragtrace.metrics.noise_sensitivity:NoiseSensitivity",
     "question_similarity": "ragtrace.metrics.question_similarity:QuestionSimilarity",
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
+    "retrieval_mrr": "ragtrace.metrics.retrieval_by_ids:RetrievalReciprocalRank",
+    "retrieval_ndcg": "ragtrace.metrics.retrieval_by_ids:RetrievalNdcg",
+    "retrieval_recall": "ragtrace.metrics.retrieval_by_ids:RetrievalRecall",
 }
 _TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
 _PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
@@ -65,6 +73,7 @@ def metric_named(
     profile: str = OWN_PROFILE,
     threshold: float | None = None,
     pass_when: str | None = None,
+    criterion: str | None = None,
     **options: Any,
 ) -> Metric:
     """Make the metric with this name or address. Other tools' names of built-in metrics work too.
@@ -75,6 +84,7 @@ def metric_named(
         threshold: Where ``pass`` begins; by default the metric's own rule.
         pass_when: The pass rule, instead of a threshold: ``contradicted == 0 and unsupported <= 1``. Only for
             built-in metrics under ragtrace's own profile; other tools have their own rules.
+        criterion: What the answer must do: makes a metric of that name whose score is 1 if it does, else 0.
         options: Other options of the metric. Built-in metrics take ``judge_truncated`` and ``prompts``, a
             mapping of a prompt's name to its replacement, a path or a text: ``prompts={"verify":
             Path("mine.md")}``.
@@ -94,6 +104,14 @@ def metric_named(
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
+    if criterion is not None:
+        if canonical(name) in points or profile != OWN_PROFILE:
+            raise ConfigError(
+                f"{name!r} is a metric of its own: give the criterion another name"
+                if profile == OWN_PROFILE
+                else f"{name!r} is a criterion, which follows no other tool's rules: leave out {profile!r}"
+            )
+        return make_metric(Criterion, named=name, name=name, criterion=criterion, **options)
     keys = [_key(known_as, profile) for known_as in (name, canonical(name))]
     key = next((key for key in keys if key in points), keys[0])
     if key not in points:

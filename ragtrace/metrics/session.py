@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
+    LATER,
     ClaimExtraction,
     Grading,
     Prompt,
@@ -31,6 +32,7 @@ from ragtrace.metrics.asking import MeteredJudge
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.settings import Prompts, StepLimits
 from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks, grade_sentences
+from ragtrace.metrics.steps.criteria import CRITERIA, check_criteria
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.relevance import RELEVANCE
@@ -38,8 +40,18 @@ from ragtrace.metrics.steps.retrieval import grade_and_recall
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
-from ragtrace.metrics.steps.verify import RECALL, VERIFY
-from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
+from ragtrace.metrics.steps.verify import RECALL, VERIFY, reference_claims, verify_claims
+from ragtrace.model import (
+    Chunk,
+    Claim,
+    Direction,
+    JudgeIdentity,
+    RagRecord,
+    StepRun,
+    Usage,
+    Verdict,
+    content_sha256,
+)
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 
@@ -64,6 +76,7 @@ class StepSession:
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
         wanted: Collection[str] = (),
+        criteria: Sequence[str] = (),
         clock: Clock | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
@@ -74,6 +87,8 @@ class StepSession:
         self.embedder = embedder
         self.wanted = frozenset(wanted)
         """Steps that the metrics will use: two that show the same chunks can share a call."""
+        self.criteria = tuple(dict.fromkeys(criteria))
+        """Criteria that the metrics will ask about: they share a call."""
         self.input_sha256 = content_sha256(record)
         """Digest of everything that the judge sees."""
         self._record = record
@@ -169,6 +184,29 @@ class StepSession:
         key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
         return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
 
+    async def verify_in(self, claims: Sequence[Claim], texts: Sequence[Chunk]) -> Verification:
+        """Return a verdict on each claim from these texts alone, which may be others than the chunks."""
+        told = [[claim.text for claim in claims], [[text.id, text.text] for text in texts]]
+        key = f"{self._key(VERIFY)} in {hashlib.sha256(json.dumps(told).encode()).hexdigest()}"
+        limits = self.limits
+        context = NumberedContext(texts, pack_chars=limits.context_chars, max_packs=limits.max_packs)
+
+        async def verify(judge: Judge) -> Verification:
+            material = replace(self._material(judge), context=context)
+            return await verify_claims(VERIFY, claims, material, second_look=material.verify.second_look)
+
+        return await self.shared(key, verify)
+
+    async def verify_by_reference(self) -> tuple[Verdict, ...]:
+        """Return a verdict on each claim of the answer from the reference alone."""
+        claims = (await self.extract()).claims
+        return (await self.verify_in(claims, [_as_chunk("reference", self._record.reference)])).verdicts
+
+    async def recall_by_answer(self) -> tuple[Verdict, ...]:
+        """Return a verdict on each sentence of the reference from the answer alone."""
+        sentences = reference_claims(self._reference[: self.limits.max_sentences])
+        return (await self.verify_in(sentences, [_as_chunk("answer", self._record.answer)])).verdicts
+
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question."""
         if self._is_bundled:
@@ -193,6 +231,12 @@ class StepSession:
         if self._is_bundled:
             return (await self._retrieval())[1]
         return await self._result(RECALL)
+
+    async def criterion(self, text: str) -> Verdict:
+        """Return whether the answer meets a criterion. One that was not announced is asked about alone."""
+        asked = self.criteria if text in self.criteria else (text,)
+        key = f"{self._key(CRITERIA)} {asked}"
+        return (await self.shared(key, lambda judge: check_criteria(self._material(judge), asked)))[text]
 
     async def questions(self) -> Regeneration:
         """Return questions that the answer would answer."""
@@ -308,12 +352,16 @@ class StepSession:
         )
 
 
+def _as_chunk(name: str, text: str | None) -> Chunk:
+    return Chunk(id=name, text=text)
+
+
 def _place(run: StepRun) -> int:
     return _PLACES.get(run.step, len(_PLACES))
 
 
 _PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}
-_UNDECLARED = tuple(name for name in STEPS if name != TRUTHS.name)
+_UNDECLARED = tuple(name for name in STEPS if name not in LATER)
 """The steps of a metric that does not declare any: those that there were before it had to."""
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
 

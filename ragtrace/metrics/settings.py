@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, Prompt, PromptName, VerifyForm
+from ragtrace.judge_steps import HEADER_FENCE, LATER, PROMPTS, Prompt, PromptName, VerifyForm
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
@@ -84,6 +84,7 @@ class Prompts:
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
     truths: Prompt = field(default_factory=partial(built_in_prompt, "truths.v1.md"))
+    criteria: Prompt = field(default_factory=partial(built_in_prompt, "criteria.v1.md"))
 
     @classmethod
     @cache
@@ -94,7 +95,7 @@ class Prompts:
     @property
     def sha256(self) -> str:
         """The digest of all prompts that a metric which declares no steps may use."""
-        return self.sha256_of(name for name in PROMPTS if name != "truths")
+        return self.sha256_of(name for name in PROMPTS if name not in LATER)
 
     def sha256_of(self, names: Iterable[PromptName]) -> str:
         """Return the digest of these prompts in their order; for a single one, the digest of its file."""

@@ -17,6 +17,7 @@ from ragtrace.judge.layers import folding_contradicted
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Prompts, StepLimits, metric_named
 from ragtrace.metrics.asking import together
+from ragtrace.metrics.criterion import Criterion
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_card import JudgeCard, card_of, card_state
 from ragtrace.metrics.registry import problem_in, valid_metric
@@ -81,6 +82,7 @@ async def evaluate(
             embedder=await _opened_embedder(embedder, opened),
             second_judge=by_card(await _opened(second_judge, opened), cards) if second_judge else None,
             wanted=_wanted(chosen),
+            criteria=[metric.criterion for metric in chosen if isinstance(metric, Criterion)],
             clock=clock,
         )
         outcomes = await _measure_all(chosen, record, steps, clock)

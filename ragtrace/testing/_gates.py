@@ -22,7 +22,7 @@ from ragtrace.model import (
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.sync import evaluate_sync
 
-_GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT)
+_GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT, VerdictLabel.MET)
 _MOST_SHOWN: Final = 10
 _CHUNK_CHARS: Final = 100
 
@@ -119,10 +119,10 @@ def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
 
 
 def _about_claim(verdict: Verdict) -> Iterator[str]:
-    yield f"  {verdict.label}: {_plain(verdict.claim.text)}"
+    yield f"  {verdict.label.replace('_', ' ')}: {_plain(verdict.claim.text)}"
     chunks = ", ".join(verdict.chunk_ids)
     if verdict.quote is not None:
-        yield f"    {chunks}: “{_plain(verdict.quote)}”"
+        yield f"    {chunks or 'answer'}: “{_plain(verdict.quote)}”"
     elif chunks:
         yield f"    {chunks} (without a quote that could be found there)"
     if verdict.reason:

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import (
+    OF_CRITERION,
     OF_REFERENCE,
     AttributeValue,
     ChunkVerdict,
@@ -127,15 +128,16 @@ def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE", "HUMAN"]:
 
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3
-_WORDS: Final = {VerdictLabel.PARTLY_RELEVANT: "partly relevant"}
+_WORDS: Final = {VerdictLabel.PARTLY_RELEVANT: "partly relevant", VerdictLabel.NOT_MET: "not met"}
 _VERDICTS_WORST_FIRST: Final = (
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
     VerdictLabel.IRRELEVANT,
+    VerdictLabel.NOT_MET,
     VerdictLabel.UNJUDGED,
     VerdictLabel.PARTLY_RELEVANT,
 )
-_UNITS: Final = {"sentence": "sentence", "reference": "reference sentence"}
+_UNITS: Final = {OF_CRITERION: "criterion", "sentence": "sentence", "reference": "reference sentence"}
 
 
 def brief(evaluation: Evaluation) -> str:
@@ -198,6 +200,8 @@ def _tally(verdicts: Sequence[Verdict | ChunkVerdict]) -> str:
     labels = _VERDICTS_WORST_FIRST if unit == "chunk" else _VERDICTS_WORST_FIRST[:-1]
     found = [(getattr(counts, label.value), label) for label in labels]
     wrong = [f"{number} {_WORDS.get(label, label.value)}" for number, label in found if number]
+    if unit == OF_CRITERION:  # one a metric
+        return f"criterion {wrong[0].partition(' ')[2] if wrong else 'met'}"
     if not wrong:
         good = "supported" if counts.supported else "relevant"
         return f"all {counts.total} {unit}s {good}" if counts.total > 1 else f"its one {unit} is {good}"
@@ -243,6 +247,8 @@ _RELEVANCE: Final = (
     VerdictLabel.IRRELEVANT,
     VerdictLabel.UNJUDGED,
 )
+
+_CRITERION: Final = (VerdictLabel.MET, VerdictLabel.NOT_MET, VerdictLabel.UNJUDGED)
 
 
 class TimeRange(NamedTuple):
@@ -338,7 +344,9 @@ def _counted(
     if not verdicts:
         return {}
     given = {verdict.label for verdict in verdicts}
-    words = [words for words in (_SUPPORT, _RELEVANCE) if given.intersection(words[:-1])] or [_SUPPORT]
+    words = [words for words in (_SUPPORT, _RELEVANCE, _CRITERION) if given.intersection(words[:-1])] or [
+        _SUPPORT
+    ]
     counts = VerdictCounts.of(verdicts)
     return {
         f"{prefix}total": counts.total,
@@ -442,10 +450,12 @@ _ORDER: Final = {
     VerdictLabel.CONTRADICTED: 0,
     VerdictLabel.UNSUPPORTED: 1,
     VerdictLabel.IRRELEVANT: 2,
+    VerdictLabel.NOT_MET: 2,
     VerdictLabel.UNJUDGED: 3,
     VerdictLabel.PARTLY_RELEVANT: 4,
     VerdictLabel.SUPPORTED: 5,
     VerdictLabel.RELEVANT: 6,
+    VerdictLabel.MET: 6,
 }
 
 _KINDS_ALIKE: Final = ("factual", "sentence")

@@ -402,7 +402,7 @@ RESULT: Final = Table(
         f"{semconv.CHUNKS_PREFIX}{{total,relevant,partly_relevant,irrelevant,unjudged,emitted}}",
         "",
         COUNTS,
-        "of chunks; statements have the same under `ragtrace.claims.`",
+        "of chunks; statements have the same under `ragtrace.claims.`, criteria `met` and `not_met`",
     ),
     Field(
         semconv.EVAL_DURATION_MS, "duration_ms", COUNT, "until the result, waiting for shared steps included"
@@ -427,7 +427,13 @@ RESULT: Final = Table(
 
 CLAIM: Final = Table(
     Field(semconv.CLAIM_ASSERTION, "claim.text", TEXT, "the claim", is_content=True),
-    Field(semconv.CLAIM_QUOTE, "quote", QUOTE, "text found in the first chunk", is_content=True),
+    Field(
+        semconv.CLAIM_QUOTE,
+        "quote",
+        QUOTE,
+        "text found in the first chunk, of a criterion in the answer",
+        is_content=True,
+    ),
     Field(semconv.CLAIM_REASON, "reason", TEXT, "the judge's reason", is_content=True),
     Field(semconv.CLAIM_CHUNK_IDS, "chunk_ids", IDS, "retrieved chunks"),
     Field(semconv.CLAIM_INDEX, "claim.index", INTEGER, "its number"),
@@ -435,7 +441,7 @@ CLAIM: Final = Table(
         semconv.CLAIM_KIND,
         "claim.kind",
         Kind("string", lambda kind: None if kind == "factual" else kind, text_of),
-        "`sentence`, `opinion`, `meta`, …; absent of factual claims",
+        "`sentence`, `criterion`, `opinion`, `meta`, …; absent of factual claims",
     ),
     Field(semconv.CLAIM_METRIC, "", TEXT, "judging metric"),
     Field(semconv.CLAIM_METRICS, "", TEXTS, "all metrics, if several"),
@@ -445,7 +451,7 @@ CLAIM: Final = Table(
         "label",
         one_of(VerdictLabel),
         "`supported`, `contradicted`, `unsupported`, `unjudged`; statements: `relevant`, `partly_relevant`,"
-        " `irrelevant`, `unjudged`",
+        " `irrelevant`, `unjudged`; criteria: `met`, `not_met`, `unjudged`",
     ),
     Field(
         semconv.REFERENCE_VERDICT, "label", one_of(VerdictLabel), "the same of a sentence of the reference"

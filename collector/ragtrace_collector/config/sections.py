@@ -214,6 +214,8 @@ class MetricConfig(Section):
     prompts: dict[str, str] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
     options: dict[str, JsonValue] = {}
+    criterion: str | None = None
+    """What the answer must do, instead of a metric that there is: ``The answer names the next step``."""
 
     @model_validator(mode="after")
     def _passes_by_one_rule(self) -> MetricConfig:

@@ -68,7 +68,9 @@ def _metric(config: MetricConfig) -> MetricSpec:
         pass_when=config.pass_when,
         uses_tool_prompts=config.peer_prompts,
         prompts=config.prompts,
-        options=config.options,
+        options=config.options
+        if config.criterion is None
+        else {**config.options, "criterion": config.criterion},
     )
 
 

@@ -146,7 +146,7 @@ def _claims(judged: JudgedAnswer) -> Mapping[_ClaimKey, ShownClaim]:
     shown = shown_answer(judged)
     found: dict[_ClaimKey, ShownClaim] = {}
     repetitions: dict[tuple[str, str], int] = {}
-    for claim in (*shown.claims, *shown.of_reference):
+    for claim in (*shown.claims, *shown.of_reference, *shown.criteria):
         key = (claim.verdict.claim.kind, " ".join(claim.verdict.claim.text.split()))
         repetitions[key] = repetitions.get(key, -1) + 1
         found[*key, repetitions[key]] = claim

@@ -152,13 +152,14 @@ class AnswerView:
         self.more_chunks, self.more_claims = shown.more_chunks, shown.more_claims
         self.reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
         """Of the file of reviews, and those that only the trace has."""
-        lines = _claim_lines((*shown.claims, *shown.of_reference), self.chunks, self.reviews)
+        lines = _claim_lines((*shown.claims, *shown.of_reference, *shown.criteria), self.chunks, self.reviews)
         self.numbers = {line.number: line for line in lines}
         """The shown claims by number."""
         of_answer = (self.numbers[claim.number] for claim in shown.claims)
         self.claims = tuple(sorted(of_answer, key=lambda line: not line.is_wrong))
         """Wrong ones first, else in the order of the answer."""
         self.of_reference = tuple(self.numbers[claim.number] for claim in shown.of_reference)
+        self.criteria = tuple(self.numbers[claim.number] for claim in shown.criteria)
         self.timeline = timeline_of(opened)
         self.workings = shown.workings
         self.sampling = sampling_sentence(version.judged.sample)

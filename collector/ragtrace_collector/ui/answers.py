@@ -20,11 +20,19 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.port import AnswerFilter, AnswerGone, AnswerPage, OpenedAnswer, SortBy, TrafficScope
+from ragtrace.answers.port import (
+    VERDICTS,
+    AnswerFilter,
+    AnswerGone,
+    AnswerPage,
+    OpenedAnswer,
+    SortBy,
+    TrafficScope,
+)
 from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of, row_of
 from ragtrace.errors import InputError, ReadError
 from ragtrace.escaping import escaped_json, spreadsheet_text
-from ragtrace.model import Label, VerdictLabel
+from ragtrace.model import Label
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.review import LabelRow, RecordRows, record_row
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
@@ -393,7 +401,7 @@ async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequ
         **await values_of(index, scope, "service", "model", "prompt_version", "tenant", "blame"),
         "metric": await index.metrics(scope),
         "label": [label.value for label in Label],
-        "verdict": [label.value for label in VerdictLabel],
+        "verdict": [label.value for label in VERDICTS],
         "sort": [sort.value for sort in SortBy],
     }
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
+from ragtrace.answers.port import VERDICTS, AnswerFilter, SortBy, TrafficScope
 from ragtrace.durations import duration_of
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
@@ -93,7 +93,7 @@ def read_query(typed: Mapping[str, str], *, now_ns: int) -> ListQuery:
         min_score=of("min", _score),
         max_score=of("max", _score),
         label=of("label", _one_of(Label)),
-        verdict=of("verdict", _one_of(VerdictLabel)),
+        verdict=of("verdict", _one_of(VerdictLabel, VERDICTS)),
         blame=text("blame"),
         judge=text("judge"),
         session=text("session"),
@@ -125,13 +125,13 @@ def _score(text: str) -> float:
     return score
 
 
-def _one_of(values: type[T]) -> Callable[[str], T]:
+def _one_of(values: type[T], among: Sequence[T] = ()) -> Callable[[str], T]:
+    known: Sequence[Any] = among or tuple(values)  # type: ignore[arg-type]
+
     def parse(text: str) -> T:
-        try:
-            return values(text)  # type: ignore[call-arg]
-        except ValueError:
-            known = ", ".join(values)  # type: ignore[arg-type]
-            raise _Problem(f"Choose one of {known}.") from None
+        if text not in known:
+            raise _Problem(f"Choose one of {', '.join(known)}.")
+        return values(text)  # type: ignore[call-arg]
 
     return parse
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ragtrace.judge_steps import PromptName, StepName
 from ragtrace.metrics.steps.chunks import CHUNKS
+from ragtrace.metrics.steps.criteria import CRITERIA
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.relevance import RELEVANCE
@@ -16,7 +17,7 @@ from ragtrace.metrics.steps.truths import TRUTHS
 from ragtrace.metrics.steps.verify import RECALL, VERIFY
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {
-    step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS)
+    step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS, CRITERIA)
 }
 
 

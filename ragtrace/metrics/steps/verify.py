@@ -32,6 +32,7 @@ from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
 from ragtrace.model import Claim, DecidedBy, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
+from ragtrace.sentences import Sentence
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks up a quote in the chunk with this number; returns the chunk's own text."""
@@ -533,11 +534,14 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
 
 async def verify_reference(material: Material) -> Verification:
     """Ask for a verdict on each sentence of the reference."""
-    sentences = [
-        Claim(index=index, text=sentence.text, kind="reference")
-        for index, sentence in enumerate(material.reference)
+    return await verify_claims(RECALL, reference_claims(material.reference), material)
+
+
+def reference_claims(sentences: Iterable[Sentence]) -> list[Claim]:
+    """Return the sentences of a reference as claims."""
+    return [
+        Claim(index=index, text=sentence.text, kind="reference") for index, sentence in enumerate(sentences)
     ]
-    return await verify_claims(RECALL, sentences, material)
 
 
 RECALL: Final = Step(

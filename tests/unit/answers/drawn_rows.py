@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from ragtrace.answers.port import AnswerFilter, TrafficScope
+from ragtrace.answers.port import VERDICTS, AnswerFilter, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.model import Direction, Label, VerdictLabel
+from ragtrace.model import Direction, Label
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_metric, a_row, hex_id
 
 LABELS = list(Label)
@@ -59,7 +59,7 @@ filters = st.builds(
     min_score=st.sampled_from([None, None, 0.25]),
     max_score=st.sampled_from([None, None, 0.5]),
     label=st.none() | st.sampled_from(LABELS),
-    verdict=st.sampled_from([None, None, *VerdictLabel]),
+    verdict=st.sampled_from([None, None, *VERDICTS]),
     blame=st.sampled_from([None, None, "healthy", "what"]),
     judge=st.sampled_from([None, None, "openai:gpt-4o", "what"]),
     session=st.sampled_from([None, None, "one", "0f0f0f0f-0000-4000-8000-000000000001"]),

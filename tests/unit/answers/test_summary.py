@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.port import VERDICTS
 from ragtrace.answers.summary import AnswerSummary, key_of, summary_of_judged
 from ragtrace.model import (
     AttributeValue,
@@ -137,7 +138,7 @@ verdicts = st.lists(
     st.builds(a_claim, st.integers(0, 5), st.sampled_from(list(VerdictLabel)[:4])), max_size=4
 ).map(tuple)
 chunk_verdicts = st.lists(
-    st.builds(a_chunk_verdict, st.integers(0, 3), st.sampled_from(list(VerdictLabel)[4:])), max_size=3
+    st.builds(a_chunk_verdict, st.integers(0, 3), st.sampled_from(list(VERDICTS)[4:])), max_size=3
 ).map(tuple)
 metrics = st.sampled_from(["faithfulness", "groundedness", "chunk_precision", "rag_score", "mine"])
 diagnoses = st.none() | st.sampled_from(Diagnosis)

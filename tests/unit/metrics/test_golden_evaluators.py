@@ -145,6 +145,15 @@ def all_metrics(**options: Any) -> Callable[[], list[Metric]]:
     return lambda: [metric_named(name, **options) for name in NAMES]
 
 
+def later_metrics() -> list[Metric]:
+    criteria = {"step": "The answer names the next step", "long": "The answer is long"}
+    return [
+        *map(metric_named, ("citation_precision", "citation_recall", "factual_correctness")),
+        *map(metric_named, ("noise_sensitivity", "retrieval_recall", "retrieval_mrr", "retrieval_ndcg")),
+        *(metric_named(name, criterion=text) for name, text in criteria.items()),
+    ]
+
+
 def tool(name: str, profile: str, **options: Any) -> Callable[[], list[Metric]]:
     return lambda: [tool_metric_named(name, profile=profile, options=options)]
 
@@ -249,6 +258,7 @@ CASES: dict[str, Case] = {
     ),
     "with a second judge": Case(metrics=all_metrics(), settings={"second_judge": ScriptedJudge()}),
     "by a judge that computes": Case(metrics=all_metrics(), computes=True),
+    "those that came later": Case(metrics=later_metrics),
     "without an embedder": Case(metrics=all_metrics(), settings={"embedder": None}),
 }
 

@@ -34,6 +34,10 @@ from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")
 OWN = (*FIVE, "chunk_precision", "context_recall", "groundedness", "rag_score")
+LATER = (
+    *("citation_precision", "citation_recall", "factual_correctness", "noise_sensitivity"),
+    *("retrieval_recall", "retrieval_mrr", "retrieval_ndcg"),
+)
 WORDS = {"S": "supported", "C": "contradicted", "N": "not_mentioned"}
 VOCABULARY = ("alpha", "beta", "gamma", "delta")
 
@@ -397,6 +401,24 @@ async def test_a_metric_is_charged_for_the_steps_it_used() -> None:
     assert evaluation.usage.calls == 5
 
 
+async def test_later_metrics_share_the_steps_of_the_others() -> None:
+    citing = replace(record(chunks=2, reference=1), answer="Claim alpha [1].", reference_chunk_ids=("c1",))
+    criteria = [metric_named(name, criterion=f"It is {name}") for name in ("short", "kind", "polite")]
+    scripted = judge(truths="S", grades=(2, 0))
+    evaluation = await evaluate(citing, metrics=[*OWN, *LATER, *criteria], judge=scripted)
+    assert not evaluation.failures
+    # of claims: by the chunks, by the reference, and by the cited one, as the script names none; and of the
+    # reference by the answer
+    assert scripted.calls == {
+        "extract": 1,
+        "relevance": 1,
+        "chunks": 1,
+        "recall": 1,
+        "verify": 4,
+        "criteria": 1,
+    }
+
+
 async def test_a_step_that_fails_takes_only_its_metrics_with_it() -> None:
     words = judge(truths="S")
 
@@ -460,7 +482,9 @@ async def test_what_the_judge_abstains_from_is_no_score() -> None:
 def test_every_metric_is_listed_with_a_threshold_a_direction_and_a_version() -> None:
     infos = {info.name: info for info in available_metrics() if info.profile == "ragtrace"}
     assert {*OWN, "question_similarity"} <= infos.keys()
-    assert all(info.pass_when and info.version and info.needs for info in infos.values())
+    assert all(info.pass_when and info.version for info in infos.values())
+    # those look at ids, with or without texts
+    assert {name for name, info in infos.items() if not info.needs} == {*LATER[-3:]}
     low = [name for name, info in infos.items() if info.direction is Direction.LOWER_IS_BETTER]
     assert "hallucination" in low
     assert all(info.description.startswith("Measures ") for name, info in infos.items() if name in OWN)

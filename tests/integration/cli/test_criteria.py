@@ -1,0 +1,110 @@
+"""Criteria in one line: from the option or the configuration to what people see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.test_evaluate_peers import write
+
+NEXT = "The answer names the next step"
+THANKS = "The answer thanks the customer"
+ROW = {
+    "id": "a",
+    "question": "How long do refunds take?",
+    "contexts": [{"id": "faq", "text": "Refunds take 14 days."}],
+    "answer": "Refunds take 14 days. Then call the shop.",
+}
+SCRIPT = {
+    "criteria": {
+        NEXT: {"met": True, "quote": "then CALL the shop", "reason": "it says whom to call"},
+        THANKS: {"met": False, "quote": "Thank you!", "reason": "no thanks"},
+    },
+    "claims": {"Then call the shop.": {"label": "supported", "chunks": [1], "quote": "Refunds take 14 days"}},
+}
+
+
+def scripted(folder: Path) -> str:
+    path = folder / "script.json"
+    path.write_text(json.dumps(SCRIPT))
+    return f"scripted:{path}"
+
+
+def test_criteria_are_judged_in_one_call_beside_other_metrics(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", THANKS)
+    result = run("evaluate", cases, "--judge", scripted(tmp_path), *asked)
+    assert result.exit_code == 0
+    assert "next_step                        1.00  pass     criterion met" in result.stdout
+    assert "the_answer_thanks_the_customer   0.00  fail     criterion not met" in result.stdout
+    assert "not met       The answer thanks the customer" in result.stdout
+    assert "no thanks" in result.stdout
+    assert "answers  1 (met 0, not met 1, unjudged 0)" in result.stdout
+    assert "3 calls to the judge in all" in result.stdout
+
+
+def test_a_quote_of_the_answer_is_checked(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}")
+    printed = run("evaluate", cases, "--judge", scripted(tmp_path), *asked, "--json").stdout
+    verdicts = {line["metric"]: (line, line["verdicts"][0]) for line in json_lines(printed)}
+    _, step = verdicts["next_step"]
+    assert (step["claim"], step["kind"], step["label"]) == (NEXT, "criterion", "met")
+    assert (step["quote"], step["quote_verified"]) == ("Then call the shop", True)
+    thanks, verdict = verdicts["thanks"]
+    assert (verdict["quote"], verdict["quote_verified"]) == (None, False)
+    assert thanks["details"]["quotes_unverified"] == 1
+
+
+def test_a_page_lists_criteria_apart_from_claims(tmp_path: Path) -> None:
+    cases, page = write(tmp_path / "cases.jsonl", ROW), tmp_path / "page.html"
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}", "--out", str(page))
+    run("evaluate", cases, "--judge", scripted(tmp_path), *asked)
+    text = page.read_text()
+    claims, _, criteria = text.partition("<h4>Criteria and citations</h4>")
+    assert NEXT in criteria
+    assert f"<bdi>{NEXT}</bdi>" not in claims
+    assert "answer: “<bdi>Then call the shop</bdi>”" in criteria
+    assert 'class="badge not_met"' in criteria
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "is empty: say what the answer must do"),
+        ("next_step= ", "'next_step' is empty"),
+        ("x" * 501, "has 501 characters, of at most 500: ask one thing"),
+        (
+            "groundedness=The answer is true",
+            "'groundedness' is a metric of its own: give the criterion another",
+        ),
+        ("答案说明下一步", "no name can be made of the criterion's words: write NAME=TEXT"),
+    ],
+)
+def test_a_criterion_that_cannot_be_asked_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    result = run("evaluate", cases, "--judge", "scripted", "--criterion", given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
+
+
+def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    asked = ("--criterion", f"step={NEXT}", "--criterion", f"step={THANKS}")
+    result = run("evaluate", cases, "--judge", "scripted", *asked)
+    assert result.exit_code == 2
+    assert "'step' is named twice" in result.stderr
+
+
+def test_a_configuration_has_criteria_too(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"judge: {{use: '{scripted(tmp_path)}'}}\n"
+        f"evaluate: {{metrics: [{{name: next_step, criterion: '{NEXT}'}}]}}\n"
+    )
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    (line,) = json_lines(run("evaluate", cases, "--config", str(config), "--json").stdout)
+    assert (line["metric"], line["score"], line["calls"]) == ("next_step", 1.0, 1)
