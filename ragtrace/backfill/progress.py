@@ -439,11 +439,9 @@ class RunLedger:
     progress: Progress
     _spent: dict[str, Spend] = field(default_factory=dict)
 
-    async def reserve(
-        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
-    ) -> Reservation | ExceededLimit:
+    async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it."""
-        answer = reserve(self, budget, estimate, now_ns=now_ns, share=share)
+        answer = reserve(self, budget, estimate, now_ns=now_ns)
         if isinstance(answer, Reservation):
             await self.progress.spend(budget.name, estimate)
         return answer

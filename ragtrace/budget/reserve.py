@@ -72,11 +72,11 @@ class SpendTable(Protocol):
 
 
 def reserve(
-    table: SpendTable, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    table: SpendTable, budget: Budget, estimate: Spend, *, now_ns: int
 ) -> Reservation | ExceededLimit:
     """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
     spent = status(table, budget, now_ns=now_ns).spent
-    exceeded = budget.exceeded_limit(spent, estimate, share=share)
+    exceeded = budget.exceeded_limit(spent, estimate)
     if exceeded is not None:
         return exceeded
     for window in spent:
@@ -99,9 +99,7 @@ def status(table: SpendTable, budget: Budget, *, now_ns: int) -> BudgetStatus:
 class SpendLedger(Protocol):
     """Stores what was spent, durably: each method is one transaction over a `SpendTable`."""
 
-    async def reserve(
-        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
-    ) -> Reservation | ExceededLimit:
+    async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it.
 
         Raises:
@@ -266,9 +264,7 @@ class BudgetGuard:
     _status_ns: int = 0
 
     @asynccontextmanager
-    async def spending(
-        self, cost_estimator: CostEstimator, largest: Usage, *, share: float = 1.0
-    ) -> AsyncIterator[RequestCost]:
+    async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         """Count an attempt before it is made; the yielded cost receives what it actually cost.
 
         If the cost stays unknown (time-out, cancellation), the estimate stays counted.
@@ -278,8 +274,8 @@ class BudgetGuard:
             BudgetUnavailable: it cannot be counted, so it is not made.
         """
         estimate = cost_estimator.estimate(largest)
-        first = await self._first(estimate, share)
-        request_cost = _ReservedCost(guard=self, cost_estimator=cost_estimator, share=share, first=first)
+        first = await self._first(estimate)
+        request_cost = _ReservedCost(guard=self, cost_estimator=cost_estimator, first=first)
         self._announced += 1
         try:
             yield request_cost
@@ -326,18 +322,18 @@ class BudgetGuard:
         self._announced -= 1
         self._away += 1
 
-    async def _reserve(self, estimate: Spend, share: float) -> Reservation:
+    async def _reserve(self, estimate: Spend) -> Reservation:
         now_ns = self.clock.now_ns()
-        answer = await self.ledger.reserve(self.budget, estimate, now_ns=now_ns, share=share)
+        answer = await self.ledger.reserve(self.budget, estimate, now_ns=now_ns)
         if isinstance(answer, ExceededLimit):
             raise OverBudget(self.budget, answer)
         return answer
 
-    async def _first(self, estimate: Spend, share: float) -> Reservation:
+    async def _first(self, estimate: Spend) -> Reservation:
         while True:
             settled = self._settled
             try:
-                return await self._reserve(estimate, share)
+                return await self._reserve(estimate)
             except OverBudget:
                 if not self._announced and not self._away and not settled.is_set():
                     raise
@@ -345,7 +341,7 @@ class BudgetGuard:
             # The ledger answers in the order of its decisions, so admitted attempts are already under way.
             await settled.wait()
 
-    async def further(self, estimate: Spend, share: float) -> Reservation:
+    async def further(self, estimate: Spend) -> Reservation:
         """Count one more request of an attempt that has begun.
 
         It waits only for requests, which always end: an attempt that has not begun may be waiting for this
@@ -357,7 +353,7 @@ class BudgetGuard:
         while True:
             settled = self._settled
             try:
-                reservation = await self._reserve(estimate, share)
+                reservation = await self._reserve(estimate)
             except OverBudget:
                 if not self._away and not settled.is_set():
                     if not self._announced:
@@ -377,7 +373,6 @@ class _ReservedCost(RequestCost):
 
     guard: BudgetGuard
     cost_estimator: CostEstimator
-    share: float
     first: Reservation
     """For its first request, or for the whole attempt."""
     is_begun: bool = False
@@ -389,7 +384,7 @@ class _ReservedCost(RequestCost):
             self.guard.begin()
             reservation = self.first
         else:
-            reservation = await self.guard.further(self.cost_estimator.expected_of(call), self.share)
+            reservation = await self.guard.further(self.cost_estimator.expected_of(call))
         try:
             yield
         finally:

@@ -66,9 +66,9 @@ class Limit:
         """Return the units that are limited, with their limits."""
         return [(unit, most) for unit in _UNITS if (most := self.part(unit)) is not None]
 
-    def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
+    def exceeded_by(self, spend: Spend) -> str | None:
         """Return the unit of which an amount exceeds the limit, if any."""
-        return next((unit for unit, most in self.parts() if spend.part(unit) > most * share), None)
+        return next((unit for unit, most in self.parts() if spend.part(unit) > most), None)
 
     def used(self, spend: Spend) -> float:
         """Return the largest share of a limit that an amount uses, 0 without limits."""
@@ -161,9 +161,7 @@ class Budget:
         """Return the windows that hold a moment, one for each period with a limit."""
         return tuple(period.window(now_ns) for period in self.limits)
 
-    def exceeded_limit(
-        self, spent: Mapping[BudgetWindow, Spend], estimate: Spend, *, share: float = 1.0
-    ) -> ExceededLimit | None:
+    def exceeded_limit(self, spent: Mapping[BudgetWindow, Spend], estimate: Spend) -> ExceededLimit | None:
         """Return the limit that forbids a request; if there are several, the one that lasts longest.
 
         A request larger than a whole limit passes if nothing was spent yet in a window that ends, because
@@ -172,7 +170,6 @@ class Budget:
         Args:
             spent: What was spent in each of the windows.
             estimate: What the request will cost at most.
-            share: The share of each limit that this request may use, from 0 to 1.
         """
         found = [
             ExceededLimit(
@@ -184,7 +181,7 @@ class Budget:
             )
             for window, before in spent.items()
             if (before != Spend() or not window.ends)
-            and (unit := (limit := self.limits[window.period]).exceeded_by(before + estimate, share=share))
+            and (unit := (limit := self.limits[window.period]).exceeded_by(before + estimate))
         ]
         return max(found, key=lambda exceeded: exceeded.until_ns, default=None)
 

@@ -71,14 +71,6 @@ async def test_the_actual_cost_counts_in_the_window_of_the_request(store: Store)
     assert await spent(store, live, now_ns=NOON + MINUTE) == [0]
 
 
-async def test_a_share_of_the_limits_leaves_the_rest_to_others(store: Store) -> None:
-    live = budget(day=Limit(calls=10))
-    for _ in range(8):
-        assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON, share=0.8), Reservation)
-    assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
-    assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON), Reservation)
-
-
 async def test_budgets_of_two_names_are_apart(store: Store) -> None:
     live, backfill = budget(day=Limit(calls=1)), budget("backfill", day=Limit(calls=1))
     await store.budget.reserve(live, ONE, now_ns=NOON)

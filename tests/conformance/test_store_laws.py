@@ -241,10 +241,10 @@ class StagesInAnyOrder(RuleBasedStateMachine):
             )
         )
 
-    @rule(calls=st.integers(0, 1), tokens=st.integers(0, 120), share=st.sampled_from([0.5, 1.0]))
-    def reserve(self, calls: int, tokens: int, share: float) -> None:
+    @rule(calls=st.integers(0, 1), tokens=st.integers(0, 120))
+    def reserve(self, calls: int, tokens: int) -> None:
         now_ns, estimate = self.tick(), Spend(calls=calls, tokens=tokens)
-        found = self.run(self.store.budget.reserve(BUDGET, estimate, now_ns=now_ns, share=share))
+        found = self.run(self.store.budget.reserve(BUDGET, estimate, now_ns=now_ns))
         if isinstance(found, Reservation):
             self.reserved.append(found)
 

@@ -85,7 +85,7 @@ class Collector:
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
         guards = guards_of(config, clock=self.clock, spend_ledger=self.pipeline.store.budget)
-        evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
+        evaluator = await SharedEvaluator.begin(open_evaluator(self.pipeline.role.judging(config), guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
             follow = await self.pipeline.prepare(config, evaluator)

@@ -17,7 +17,7 @@ from typing import Final
 from ragtrace.ports import Clock
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Sweeper
-from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config import CollectorConfig, JudgeConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
@@ -54,6 +54,10 @@ class Role(StrEnum):
     """Receive spans, assemble traces and sample their answers."""
     EVALUATE = "evaluate"
     """Judge answers, and deliver what is ready."""
+
+    def judging(self, config: CollectorConfig) -> CollectorConfig:
+        """Return what its evaluator is opened by: who only ingests needs no judge's key."""
+        return config.model_copy(update={"judge": JudgeConfig()}) if self is Role.INGEST else config
 
 
 @dataclass(slots=True, kw_only=True)

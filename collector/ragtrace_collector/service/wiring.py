@@ -93,7 +93,7 @@ async def open_collector(
         newest = [answer.time_ns for answer in (await store.answers.page(AnswerFilter(), limit=1)).answers]
         calendar = CalendarClock(clock, monotonic_ns, newest_ns=newest[0] if newest else None)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
-        live = LiveConfig(await _open_live(config, clock, store.budget))
+        live = LiveConfig(await _open_live(config, role, clock, store.budget))
         stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
         pipeline = StageParts(
             shared=shared,
@@ -118,10 +118,10 @@ async def open_collector(
         )
 
 
-async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendLedger) -> Live:
+async def _open_live(config: CollectorConfig, role: Role, clock: Clock, spend_ledger: SpendLedger) -> Live:
     """Open the judge behind its guards, and put the first snapshot together."""
     guards = guards_of(config, clock=clock, spend_ledger=spend_ledger)
-    evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
+    evaluator = await SharedEvaluator.begin(open_evaluator(role.judging(config), guards))
     async with AsyncExitStack() as undone:
         undone.push_async_callback(evaluator.retire)
         live = Live.of(config, evaluator, sampler_of(config.sample))

@@ -37,18 +37,14 @@ class BudgetRows:
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
 
-    async def reserve(
-        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
-    ) -> Reservation | ExceededLimit:
+    async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it.
 
         Raises:
             BudgetUnavailable: it cannot be counted, so it must not be made.
         """
         try:
-            return await self._submit(
-                lambda table: reserve(table, budget, estimate, now_ns=now_ns, share=share)
-            )
+            return await self._submit(lambda table: reserve(table, budget, estimate, now_ns=now_ns))
         except StoreUnavailable as exc:
             raise BudgetUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
 

@@ -92,6 +92,20 @@ def test_one_process_receives_and_another_one_judges(
     assert "judged" in told.stdout, told.stderr
 
 
+def test_who_only_receives_needs_no_key_of_the_judge(
+    tmp_path: Path, url: str, back_end: OtlpReceiver
+) -> None:
+    judge = {"use": "openai:m", "api_key_env": "NO_SUCH_KEY"}
+    with started(tmp_path / "a", url, back_end, "--role", "ingest", judge=judge) as ingest:
+        send(ingest, 1)
+        eventually(
+            lambda: "1  100.0%  queued" in run("ledger", "--from", f"store:{url}").stdout, what="the answer"
+        )
+        ingest.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "is live" in ingest.log.read_text(), what="a reload")
+        assert ingest.stop() == 0
+
+
 def test_spans_of_a_trace_come_to_two_processes(tmp_path: Path, url: str, back_end: OtlpReceiver) -> None:
     with ExitStack() as stack:
         one, other = (stack.enter_context(started(tmp_path / name, url, back_end)) for name in "ab")

@@ -51,8 +51,8 @@ MUTANTS: Final = (
         promise="budget",
         breaks="a request is let through that would exceed a limit",
         file="ragtrace/budget/windows.py",
-        old="exceeded_by(before + estimate, share=share))",
-        new="exceeded_by(before, share=share))",
+        old="exceeded_by(before + estimate))",
+        new="exceeded_by(before))",
         tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),
     ),
     Mutant(

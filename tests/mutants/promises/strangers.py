@@ -24,7 +24,7 @@ MUTANTS: Final = (
         promise="budget",
         breaks="of the requests of an attempt one alone is counted before it leaves",
         file="ragtrace/budget/reserve.py",
-        old="            reservation = await self.guard.further(self.cost_estimator.expected_of(call), self.share)\n",
+        old="            reservation = await self.guard.further(self.cost_estimator.expected_of(call))\n",
         new="            yield\n            return\n",
         tests=(f"{_FAILED_TESTS}::test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever",),
     ),

@@ -116,14 +116,6 @@ def test_a_request_is_settled_in_the_window_in_which_it_was_made(table: SpendTab
     assert (before.spent, after.spent) == (50, 0)
 
 
-def test_a_share_of_the_limits_leaves_the_rest_to_others(table: SpendTable) -> None:
-    live = budget(day=Limit(calls=10))
-    for _ in range(8):
-        assert isinstance(reserve(table, live, ONE, now_ns=NOON, share=0.8), Reservation)
-    assert isinstance(reserve(table, live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
-    assert isinstance(reserve(table, live, ONE, now_ns=NOON), Reservation)
-
-
 def test_a_clock_set_forward_and_back_forgets_nothing(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=1))
     reserve(table, live, ONE, now_ns=NOON)
