@@ -52,6 +52,7 @@ test-fast: venv ## run the tests that need no server and no process, in a minute
 
 # Faults, floods and simulations: an hour and more, before an issue is closed and not with each push.
 at_night := tests/faults tests/fuzz tests/soak tests/statistics
+laws := tests/conformance tests/unit $(addprefix tests/integration/collector/,test_hold_law.py test_order_machine.py)
 
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends) ## run all tests, two for each core at a time (ARGS="-k carrier")
 	$(bin)/python -m pytest -n $(workers) $(addprefix --ignore=,$(at_night)) $(ARGS)
@@ -64,7 +65,7 @@ backends: venv $(frameworks)/.project-installed ## get what tests run beside rag
 # Each is a program that takes options: `python -m tests.faults --help`.
 nightly: venv ## the tests that take an hour: faults, several collectors, soak, fuzz, statistics, mutants, benchmarks
 	$(bin)/python -m pytest -n $(workers) $(at_night)
-	$(bin)/python -m pytest -n $(workers) -m "not slow" --hypothesis-profile=nightly $(fast)
+	$(bin)/python -m pytest -n $(workers) -m "not backend" --hypothesis-profile=nightly $(laws)
 	for name in faults statistics soak.cluster soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
 
 # Two resolutions, of what is developed with and of the frameworks; image, demo and build are parts of the first. Phoenix is a back end.

@@ -89,10 +89,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
     return settled(carriers(folder))
 
 
-@pytest.mark.parametrize("calls", [1, 9, 2 * ANSWERS - 2], ids=["at the start", "midway", "at the end"])
-def test_a_killed_collector_ends_its_work_after_a_restart(
-    tmp_path: Path, undisturbed: list[Span], calls: int
-) -> None:
+def test_a_killed_collector_ends_its_work_after_a_restart(tmp_path: Path, undisturbed: list[Span]) -> None:
+    """Midway; at night, `tests.faults` kills it everywhere."""
+    calls = 9
     with running_judge(REPLIES) as judge:
         config = config_of(tmp_path, judge)
         judge.hold_from(calls)

@@ -47,7 +47,6 @@ print(resident_bytes() - before, counts.spans_ended, counts.spans_dropped, count
 ragtrace.uninstrument(timeout_s=0)
 """
 CHUNKS: Final = {
-    "letters": "os.urandom(32 << 10).hex()",
     "words beyond ASCII": "'das Rückgaberecht gilt 30 Tage. 🙂' * 1_000 + os.urandom(8).hex()",
     "next to nothing": "os.urandom(400).hex()",
 }

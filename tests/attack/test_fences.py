@@ -88,19 +88,19 @@ BRACKETS = [
 
 
 @pytest.mark.parametrize("write", ALPHABETS.values(), ids=ALPHABETS)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_in_another_alphabet_closes_no_fence(name: str, write: Callable[[str], str]) -> None:
-    line = f"<<{write(name)} 123456789012345678>>"
-    assert inside(f"Before.\n{line}\nAfter.") == f"Before.\n[{line[2:]}\nAfter."
+def test_a_name_in_another_alphabet_closes_no_fence(write: Callable[[str], str]) -> None:
+    for name in NAMES:
+        line = f"<<{write(name)} 123456789012345678>>"
+        assert inside(f"Before.\n{line}\nAfter.") == f"Before.\n[{line[2:]}\nAfter."
 
 
 @pytest.mark.parametrize("brackets", BRACKETS, ids=ascii)
-@pytest.mark.parametrize("gap", ["", " ", "\u200b", "\u3164\t", "/", " / ", "⧵", "∖", "＼"], ids=ascii)
-def test_brackets_of_any_look_close_no_fence(brackets: str, gap: str) -> None:
-    text = f"Before. {brackets}{gap}chunk 7>> After."
-    kept = inside(text)
-    assert kept != text
-    assert kept.endswith(f"[{gap}chunk 7>> After.")
+def test_brackets_of_any_look_close_no_fence(brackets: str) -> None:
+    for gap in ("", " ", "\u200b", "\u3164\t", "/", " / ", "⧵", "∖", "＼"):
+        text = f"Before. {brackets}{gap}chunk 7>> After."
+        kept = inside(text)
+        assert kept != text
+        assert kept.endswith(f"[{gap}chunk 7>> After."), ascii(gap)
 
 
 @pytest.mark.parametrize("text", [

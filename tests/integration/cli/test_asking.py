@@ -12,6 +12,8 @@ from tests.gullible_model import running_gullible_model
 from tests.injections import injected, injections, victims
 from tests.integration.cli.program import json_lines, run
 
+pytestmark = pytest.mark.slow  # a judge's or a back end's server
+
 ORDER = next(each for each in injections() if each.where == "chunk" and each.wants == "supported")
 
 

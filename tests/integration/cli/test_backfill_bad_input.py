@@ -28,6 +28,8 @@ from tests.patience import PATIENCE_S
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer
 
+pytestmark = pytest.mark.slow  # a judge's or a back end's server
+
 ANSWERS = 8
 SINCE, UNTIL = "2025-10-09T08:53:20Z", "2025-10-09T08:53:40Z"  # START_NS, and twenty seconds later
 STORED = [rag_trace(number, start_ns=START_NS + number * 10**9) for number in range(ANSWERS)]
@@ -98,7 +100,6 @@ def test_no_traces_are_told_with_the_time_that_was_searched(search: Any) -> None
     assert "no trace was found from 2025-10-09 08:53 UTC to 2025-10-09 08:53 UTC" in outcome.said
 
 
-@pytest.mark.slow
 def test_a_window_that_the_server_cuts_is_told_and_the_rest_is_judged(search: Any, tmp_path: Path) -> None:
     crowd = [rag_trace(0x100 + number, start_ns=START_NS + 10**10) for number in range(500)]
     with faulty_tempo([*STORED, *crowd]) as server:
@@ -115,7 +116,6 @@ def test_a_trace_deleted_between_search_and_reading_is_told(search: Any, tmp_pat
     assert outcome.report["not_found"] == [IDS[3]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -170,7 +170,6 @@ def test_a_server_that_turns_four_of_five_requests_away_is_read_to_its_end(
     assert judged(tmp_path) == Counter(IDS)
 
 
-@pytest.mark.slow
 def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda _: DOWN if len(server.paths) > 4 else None
@@ -184,7 +183,6 @@ def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, t
     assert judged(tmp_path) == Counter(IDS)
 
 
-@pytest.mark.slow
 def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path) -> None:
     asked = threading.Event()
     with faulty_tempo(STORED) as server:
@@ -205,7 +203,6 @@ def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path)
     assert "stopped; the same command with --resume continues from here" in said.decode()
 
 
-@pytest.mark.slow
 def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda path: DOWN if IDS[3] in path else None
@@ -267,7 +264,6 @@ def send(endpoint: str, spans: Sequence[Span]) -> None:
     httpx.post(f"{endpoint}/v1/traces", content=encode(spans), headers=headers).raise_for_status()
 
 
-@pytest.mark.slow
 def test_a_real_tempo_tells_its_services(backfill: Any, tempo: Tempo) -> None:
     spans = rag_trace(0xBAD1, service="a-known-to-tempo", start_ns=time.time_ns() - 10**9)
     send(tempo.otlp_http, spans)
@@ -281,7 +277,6 @@ def test_a_real_tempo_tells_its_services(backfill: Any, tempo: Tempo) -> None:
     assert "a-known-to-tempo" in outcome.said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("api", ["http", "grpc"])
 def test_a_real_jaeger_tells_its_services(backfill: Any, jaeger: Jaeger, api: str) -> None:
     spans = rag_trace(0xBAD2, service="a-known-to-jaeger", start_ns=time.time_ns() - 10**9)

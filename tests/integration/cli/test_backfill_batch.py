@@ -21,6 +21,8 @@ from tests.integration.cli.program import json_lines, run, run_quietly
 from tests.patience import PATIENCE_S
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, rag_trace, write_traces
 
+pytestmark = pytest.mark.slow  # a judge's or a back end's server
+
 ANSWERS: Final = (RIGHT, WRONG, "Refunds take 5 working days.")
 STEPS: Final = (
     "export",  # an empty one, before money is spent
@@ -81,7 +83,6 @@ def kill(process: ForkServerProcess) -> str:
     return "killed"
 
 
-@pytest.mark.slow
 def test_batches_judge_as_the_live_judge_does_at_half_its_price(server: BatchServer, source: Path) -> None:
     (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
     assert (told["judged"], told["labels"], told["sent"]) == (3, {"pass": 2, "fail": 1}, 3)
@@ -95,7 +96,6 @@ def test_batches_judge_as_the_live_judge_does_at_half_its_price(server: BatchSer
     assert carrier_ids(written) == carrier_ids(server.exports)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", range(len(STEPS)), ids=lambda step: f"{step}-{STEPS[step]}")
 def test_killed_at_any_step_it_pays_for_each_request_once(
@@ -118,7 +118,6 @@ def test_killed_at_any_step_it_pays_for_each_request_once(
     assert len(carrier_ids(server.exports)) == 3
 
 
-@pytest.mark.slow
 def test_killed_again_and_again_it_comes_to_its_end_and_pays_once(server: BatchServer, source: Path) -> None:
     alive: list[ForkServerProcess] = []
     struck: set[tuple[int, str]] = set()
@@ -142,7 +141,6 @@ def test_killed_again_and_again_it_comes_to_its_end_and_pays_once(server: BatchS
     assert len(carrier_ids(server.exports)) == 3
 
 
-@pytest.mark.slow
 def test_ctrl_c_leaves_batches_to_go_on_and_says_how_to_take_their_replies(
     server: BatchServer, source: Path
 ) -> None:
@@ -163,7 +161,6 @@ def test_ctrl_c_leaves_batches_to_go_on_and_says_how_to_take_their_replies(
     assert {*server.charged.values()} == {1}
 
 
-@pytest.mark.slow
 def test_a_second_run_asks_nothing(server: BatchServer, source: Path) -> None:
     run(*batched(server, source))
     came = len(server.routes)
@@ -172,7 +169,6 @@ def test_a_second_run_asks_nothing(server: BatchServer, source: Path) -> None:
     assert server.routes[came:] == ["export"]
 
 
-@pytest.mark.slow
 def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(
     server: BatchServer, source: Path
 ) -> None:
@@ -183,7 +179,6 @@ def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(
     assert (failed["failed"], told["judged"]) == ({"judge_refused": 3}, 3)
 
 
-@pytest.mark.slow
 def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer, source: Path) -> None:
     ended = run(*batched(server, source, "--max-calls", "4"))
     assert (ended.exit_code, server.sizes) == (3, [3, 1])

@@ -25,6 +25,8 @@ from tests.integration.collector.stepping import stepped_collector
 from tests.likely_judge import LIKELY
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow  # a judge's or a back end's server
+
 MINUTE_NS = 60 * 10**9
 FACTS = "Refunds take 14 days. Shipping takes 3 days."
 GOOD, OPPOSITE, INVENTED = "Refunds take 14 days.", "Refunds take 30 days.", "Refunds need a blue form."
@@ -131,7 +133,6 @@ def number(span: Span, name: str) -> Any:
     return span.attributes[f"{semconv.SESSION_PREFIX}{name}"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_live_traffic_and_back_fill_say_the_same_of_a_session(tmp_path: Path, order: Sequence[int]) -> None:
     place = Place(tmp_path)
@@ -293,7 +294,6 @@ def test_a_limit_leaves_sessions_to_a_run_that_reads_all(tmp_path: Path) -> None
     assert [number(span, "turns") for span in place.sessions()] == [4]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_answers_are_worded_by_the_turns_of_other_traces_as_the_collector_words_them(
     tmp_path: Path, order: Sequence[int]
@@ -316,7 +316,6 @@ def test_turns_from_before_the_search_are_shown_while_they_are_kept(tmp_path: Pa
     assert claims_by_trace(carriers_in(place.out))[trace_id_of(5)] == "[Q0?] takes 3 days."
 
 
-@pytest.mark.slow
 def test_a_thousand_turns_are_one_session_and_more_lose_the_oldest(tmp_path: Path) -> None:
     turns = [turn(each, minute=each / 100) for each in range(1_005)]
     random.Random(7).shuffle(turns)

@@ -18,6 +18,8 @@ from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days. The shop is in Ulm."
 SAID = {
     "Orders can be returned within 14 days.": "supported",
@@ -112,7 +114,6 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
 
-@pytest.mark.slow
 def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
     page, card = tmp_path / "report.html", tmp_path / "card.json"
     found = as_json(data, "--judge", "lexical", "--card", str(card), "--out", str(page))
@@ -147,7 +148,6 @@ def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
     assert floor["name"] == "floor:word-share"
 
 
-@pytest.mark.slow
 def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
     good = [row for row in rows(60) if row["claims"][1]["label"] == "supported"]
     data = write(tmp_path / "rare.jsonl", [*good, *rows(3)[1:2]])
@@ -160,7 +160,6 @@ def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> N
     assert "A sample: answers with an unsupported claim" in shown
 
 
-@pytest.mark.slow
 def test_runs_in_other_orders_tell_how_often_verdicts_flip(data: str, scripted: str) -> None:
     judge = as_json(data, "--judge", scripted, "--runs", "3")["groups"][0]["candidates"][0]
     assert judge["flips"]["value"] == 0
@@ -255,7 +254,6 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
     assert saved.measured_on.claims == 24
 
 
-@pytest.mark.slow
 def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
     assert calibrate(data, "--judge", scripted, "--out", str(page)).exit_code == 0
@@ -267,7 +265,6 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
 
 
-@pytest.mark.slow
 def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
     calibrate(data, "--judge", scripted, "--out", str(page), "--with-examples")
@@ -299,7 +296,6 @@ def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
 SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 
 
-@pytest.mark.slow
 def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found() -> None:
     shown = calibrate(str(SAMPLE), "--judge", "lexical").stdout
     assert "found 7 of 18 unsupported: recall 0.39 [0." in shown
@@ -315,7 +311,6 @@ def interval_of(*args: str) -> tuple[float, float] | None:
     return None if found["low"] is None else (found["low"], found["high"])
 
 
-@pytest.mark.slow
 def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted: str) -> None:
     made = rows(60)
     for at, row in enumerate(made):  # what is said of a document is right throughout, or wrong throughout
@@ -334,7 +329,6 @@ def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted:
     assert "whole answers" in calibrate(data, "--judge", scripted, "--group-by", "id").stdout
 
 
-@pytest.mark.slow
 def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str) -> None:
     made = [{**row, "source": {"page": at % 2}} for at, row in enumerate(rows(12))]
     data = write(tmp_path / "named.jsonl", made)
@@ -423,7 +417,6 @@ def test_labeled_rows_come_from_standard_input(data: str, scripted: str) -> None
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"

@@ -208,11 +208,11 @@ def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path, scripted:
     assert not set(result.stdout) & set("\x1b\x07\ud800")
 
 
-@pytest.mark.long
-def test_ten_thousand_records_come_out_in_order(tmp_path: Path) -> None:
-    path = write(tmp_path / "many.jsonl", (record(str(number)) for number in range(10_000)))
+@pytest.mark.slow
+def test_a_thousand_records_come_out_in_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "many.jsonl", (record(str(number)) for number in range(1_000)))
     lines = json_lines(run("evaluate", path, "--judge", "lexical", "--json").stdout)
-    assert [line["id"] for line in lines] == [str(number) for number in range(10_000)]
+    assert [line["id"] for line in lines] == [str(number) for number in range(1_000)]
 
 
 @pytest.mark.slow

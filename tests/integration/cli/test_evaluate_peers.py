@@ -13,6 +13,8 @@ from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run
 
+pytestmark = pytest.mark.slow
+
 FAITHFUL = [case for case in read_cases() if (case.metric, case.profile) == ("faithfulness", "deepeval-4")]
 
 

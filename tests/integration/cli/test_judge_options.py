@@ -13,6 +13,8 @@ import pytest
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run
 
+pytestmark = pytest.mark.slow  # a judge's or a back end's server
+
 REPLY = json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]})
 
 

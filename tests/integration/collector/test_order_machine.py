@@ -194,14 +194,14 @@ async def said_where_all_comes_at_once() -> Sayings:
         shutil.rmtree(world.folder)
 
 
-def run_order_machine(*, examples: int, steps: int) -> None:
+@pytest.mark.slow
+def test_the_order_of_spans_changes_nothing_that_is_said_in_the_end() -> None:
     OrderMachine.expected = asyncio.run(said_where_all_comes_at_once())
     assert len(OrderMachine.expected) == 3
     run_machine(
         OrderMachine,
         settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
+            stateful_step_count=25,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking takes minutes
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
@@ -225,12 +225,3 @@ async def test_a_call_whose_generation_was_judged_before_it_came_supersedes_that
     finally:
         await world.crash()
         shutil.rmtree(world.folder)
-
-
-def test_the_order_of_spans_changes_nothing_that_is_said_in_the_end() -> None:
-    run_order_machine(examples=6, steps=12)
-
-
-@pytest.mark.long
-def test_the_order_of_spans_changes_nothing_in_many_schedules() -> None:
-    run_order_machine(examples=60, steps=25)

@@ -134,6 +134,7 @@ async def test_one_of_the_two_alone_is_not_bundled() -> None:
     assert judge.calls == {"recall": 1}
 
 
+@pytest.mark.slow
 async def test_no_cycle_keeps_what_was_made_for_a_record() -> None:
     """Else its texts stay in memory until Python looks for cycles, which our processes seldom do."""
     judge, metrics = ModelJudge(), ["faithfulness", "context_precision", "context_recall"]
