@@ -316,7 +316,8 @@ class ClaimedWords:
     def is_lone_name(self) -> bool:
         """Whether the claim is one word that must be in a chunk: ``Paris``, not ``Yes``."""
         text = self.text.strip(" *_.")
-        return len(self.words) == len(self.content) == 1 and text[:1].isupper() and not is_bare_reply(text)
+        is_name = text.isalpha() and text[:1].isupper() and not is_bare_reply(text)
+        return is_name and len(self.words) == len(self.content) == 1
 
     def missing_names(self, passages: WordIndex) -> list[str]:
         """Return the names that no chunk has; without capital letters, any content word may be one."""

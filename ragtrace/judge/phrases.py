@@ -118,14 +118,14 @@ def is_meta(sentence: str) -> bool:
 
 
 _BARE_REPLY: Final = re.compile(
-    r"yes|no|true|false|correct|incorrect|right|wrong|maybe|sometimes|ja|nein|wahr|falsch|oui|non|vrai|faux|sí"
-    r"|verdadero|falso",
+    r"yes|no|true|false|correct|incorrect|right|wrong|maybe|sometimes|sure|okay|ok|thanks|hello|hi|ja|nein|wahr"
+    r"|falsch|oui|non|vrai|faux|sí|verdadero|falso",
     re.IGNORECASE,
 )
 
 
 def is_bare_reply(text: str) -> bool:
-    """Return whether a word says yes or no, which no chunk needs to say."""
+    """Return whether a word says yes or no, or greets, which no chunk needs to say."""
     return _BARE_REPLY.fullmatch(text) is not None
 
 

@@ -159,6 +159,7 @@ async def test_an_answer_that_only_declines_is_a_refusal() -> None:
         ("## Returns\n\n| what | time |\n|---|---|\n| Shoes | 30 days |", ["supported"]),
         ("**Shoes**\n- 30 days\n- 45 days", ["supported", "unsupported"]),
         ("Yes", ["unjudged"]),
+        ("Wonderful!", ["unjudged"]),
     ],
 )
 async def test_short_answers_items_and_rows_are_claims_and_headings_are_not(
