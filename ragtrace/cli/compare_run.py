@@ -66,7 +66,8 @@ def run_compare(names: tuple[str, str], compared: ComparedOptions, output: Compa
     """
     found = asyncio.run(_compared(names, compared))
     if not found.metrics:
-        raise InputError("; ".join(("there is nothing to compare", *found.notices)))
+        wanted = f" of {', '.join(compared.metrics)}" if compared.metrics else ""
+        raise InputError("; ".join((f"A and B share no metric{wanted} to compare", *found.notices)))
     gates = [verdict for gate in output.gates for verdict in gate.check(found)]
     if output.out is not None:
         match output.out.suffix.lower():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +17,11 @@ from starlette.routing import Route
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, MetricTrend, Quadrant, SortBy, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.errors import RagtraceError
+from ragtrace.errors import InputError, RagtraceError
 from ragtrace.model import Label
+from ragtrace.quality import compared
+from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
+from ragtrace.quality.wording import sentence
 from ragtrace.reviews.averages import METRIC
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import Difference, WeightedMean, difference_of
@@ -136,6 +140,7 @@ _MOST_METRICS: Final = 6
 _WORST: Final = 8
 _COMPARED: Final = ("prompt_version", "model", "service")
 _MOST_COMPARED: Final = 8
+_MOST_OF_SIDE: Final = 20_000
 _MOST_RELEASES: Final = 12
 _WRONG_VERDICTS: Final = ("contradicted", "unsupported")
 RANGES: Final[Mapping[str, str]] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
@@ -143,7 +148,54 @@ RANGES: Final[Mapping[str, str]] = {"24h": "24 hours", "7d": "7 days", "30d": "3
 
 def overview_routes() -> list[Route]:
     """Return the route ``overview``."""
-    return [Route("/", show_overview, methods=["GET"], name="overview")]
+    return [
+        Route("/", show_overview, methods=["GET"], name="overview"),
+        Route("/compare", show_comparison, methods=["GET"], name="compare"),
+    ]
+
+
+async def show_comparison(request: Request) -> Response:
+    """Show two values of a dimension side by side: ``dimension``, ``a`` and ``b`` of the URL's query.
+
+    Raises:
+        InputError: there is no such dimension, or no value is named.
+        ReadError: the index cannot be read.
+    """
+    check_parameters(request, *_FIELDS, "dimension", "a", "b")
+    site, asked = site_of(request), request.query_params
+    dimension, names = asked.get("dimension", ""), (asked.get("a", ""), asked.get("b", ""))
+    if dimension not in _COMPARED or not all(names):
+        raise InputError(f"a comparison needs `a`, `b` and a `dimension` of {', '.join(_COMPARED)}")
+    now_ns = site.clock.now_ns()
+    query = read_query({"since": _DEFAULT_SINCE, **asked}, now_ns=now_ns)
+    if query.problems:
+        raise InputError(" ".join(f"`{name}`: {problem}" for name, problem in query.problems.items()))
+    scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
+    sides = [
+        await _side(site.index, name, replace(scope, **{dimension: name}))  # type: ignore[arg-type]
+        for name in names
+    ]
+    return render(
+        request,
+        "compare.html",
+        page="overview",
+        query=query,
+        scope=scope,
+        dimension=dimension,
+        found=await asyncio.to_thread(compare, *sides),
+        say=compared,
+        sentence=sentence,
+    )
+
+
+async def _side(index: AnswerIndex, name: str, scope: TrafficScope) -> ComparedSide:
+    answers: list[ComparedAnswer] = []
+    async for summary in index.every(AnswerFilter(scope=scope)):
+        if len(answers) == _MOST_OF_SIDE:
+            said = f"only the newest {_MOST_OF_SIDE:,} answers are compared: choose a shorter time"
+            return ComparedSide(name=name, answers=answers, notices=(said,))
+        answers.append(ComparedAnswer.of_summary(summary))
+    return ComparedSide(name=name, answers=answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

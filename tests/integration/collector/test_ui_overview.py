@@ -169,3 +169,42 @@ def test_a_changed_judge_is_marked_on_every_chart() -> None:
     page = client.get("/").text
     assert page.count('<path class="mark"') == page.count('<polyline class="line"') == 2
     assert "<bdi>the judge drifted</bdi>" in page
+
+
+def two_prompts() -> list[AnswerSummary]:
+    """Build thirty questions answered by two prompts: the second is right where the first is wrong."""
+    return [
+        a_row(
+            100 * version + number,
+            0.2 if version == 1 and number % 3 == 0 else 0.9,
+            minute=-number,
+            question=f"How long does step {number} take?",
+            prompt_version=f"v{version}",
+        )
+        for version in (1, 2)
+        for number in range(1, 31)
+    ]
+
+
+def test_two_versions_stand_side_by_side_with_their_difference_and_what_turns() -> None:
+    client = Pages(two_prompts()).client()
+    (link,) = re.findall(r'href="(/compare\?[^"]+)"', client.get("/?since=30d").text)
+    assert "dimension=prompt_version" in link
+    page = text_of(client, "/compare?since=30d&dimension=prompt_version&a=v1&b=v2")
+    assert "30 pairs (30 by question)" in page
+    assert re.search(r"pass rate, % 66\.7 100\.0 \+33\.3 \+\d+\.\d to \+\d+\.\d ▲ better", page)
+    assert "pairs that turn: 10 to pass, 0 to fail (McNemar p = 0.002)" in page
+    assert "How long does step 3 take? faithfulness fail 0.20 pass 0.90" in page
+    assert client.get("/compare?dimension=color&a=1&b=2").status_code == 400
+    assert client.get("/compare?dimension=model&a=1&b=2&since=often").status_code == 400
+
+
+def test_a_reader_of_a_tenant_compares_only_its_answers() -> None:
+    pages = Pages([replace(row, key=row.key._replace(tenant="acme")) for row in two_prompts()])
+    pages.grants = [grant("rt_globex", "read", tenant="globex")]
+    pages.__post_init__()
+    client = pages.client()
+    log_in(client, "rt_globex", "/")
+    page = text_of(client, "/compare?since=30d&dimension=prompt_version&a=v1&b=v2")
+    assert "There is no judged answer in A and B" in page
+    assert "How long" not in page
