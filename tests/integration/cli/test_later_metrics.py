@@ -9,7 +9,7 @@ from ragtrace.cli import demo_run
 from tests.integration.cli.program import json_lines, run
 
 DEMO = Path(demo_run.__file__).parent / "data" / "ragtruth_qa_sample.jsonl"
-HOUSE = '''
+HOUSE = """
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import JudgeReply
 from ragtrace.testing import ScriptedJudge
@@ -32,7 +32,7 @@ class House:
 
 def open_it(settings):
     return House()
-'''
+"""
 LATER = "factual_correctness,noise_sensitivity,citation_precision,citation_recall,retrieval_recall"
 
 
