@@ -3,25 +3,27 @@
 A row has ``contexts``, ``claims[{text, label}]`` and optionally ``id``, ``question``, ``answer`` and
 ``answer_label``; the field names of RAGAS and DeepEval work too. A label is ``supported``,
 ``contradicted`` or ``unsupported`` (also written ``neutral`` or ``not_mentioned``), or null if people
-did not agree.
+did not agree. Instead of claims there may be ``criteria[{text, label}]`` of the answer, with the label true
+or false (also written ``met`` or ``not_met``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from ragtrace._row_fields import RECORD_FIELDS, FieldNames
 from ragtrace._row_files import STRICT, Row, RowNotices, read_rows
+from ragtrace.errors import InputError
 from ragtrace.judge.phrases import announces_answer
-from ragtrace.model import Claim, RagRecord
+from ragtrace.model import OF_CRITERION, Claim, RagRecord
 from ragtrace.records import Contexts, RecordRow, Text, record_of
 
 
@@ -55,6 +57,11 @@ class LabeledAnswer:
     """The name of the answer's document, shared by answers about the same one; ``None`` if unknown."""
 
     @property
+    def of_criteria(self) -> bool:
+        """Whether people labeled criteria that the answer meets or not, instead of its claims."""
+        return any(claim.kind == OF_CRITERION for claim in self.claims)
+
+    @property
     def has_unsupported(self) -> bool:
         """Whether a claim is labeled as not supported."""
         return any(label is not HumanLabel.SUPPORTED for label in self.labels)
@@ -77,15 +84,23 @@ def read_labeled(
     if group_by is not None and group_by not in names.known:
         names = replace(names, written={**names.written, group_by: [group_by]})
     for row in read_rows(path, _Row, names, notices):
+        if row.form.criteria and (row.given.get("claims") or not row.form.answer):
+            notices.row_refused(
+                InputError(f"{row.where}: `criteria` need an `answer`, and no `claims` beside them")
+            )
+            continue
         answer = _answer(row.form, file, row.place)
         yield replace(answer, document=_contexts(row.form) if group_by is None else _value(row, group_by))
 
 
-_SYNONYMS = {"neutral": "unsupported", "not_mentioned": "unsupported"}
+_SYNONYMS: Mapping[str | bool, str] = {
+    **dict.fromkeys(("neutral", "not_mentioned", "not_met", False), "unsupported"),
+    **dict.fromkeys(("met", True), "supported"),
+}
 
 
 def _one_word(value: Any) -> Any:
-    return _SYNONYMS.get(value, value) if isinstance(value, str) else value
+    return _SYNONYMS.get(value, value) if isinstance(value, str | bool) else value
 
 
 _Label: TypeAlias = Annotated[HumanLabel | None, BeforeValidator(_one_word)]
@@ -100,10 +115,23 @@ class _Row(RecordRow):
     contexts: Contexts
     claims: list[_Claim]
     answer_label: _Label = None
+    criteria: list[Any] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _criteria_are_claims(cls, row: Any) -> Any:
+        if not isinstance(row, dict) or not row.get("criteria"):
+            return row
+        return {**row, "claims": row["criteria"], "contexts": row.get("contexts") or []}
 
 
 _NAMES: Final = FieldNames(
-    written={**RECORD_FIELDS.written, "claims": ["claims"], "answer_label": ["answer_label"]},
+    written={
+        **RECORD_FIELDS.written,
+        "claims": ["claims"],
+        "answer_label": ["answer_label"],
+        "criteria": ["criteria"],
+    },
     also=RECORD_FIELDS.also,
     likely=RECORD_FIELDS.likely,
     of_others=RECORD_FIELDS.of_others,
@@ -111,12 +139,13 @@ _NAMES: Final = FieldNames(
 
 
 def _answer(row: _Row, file: str, place: str) -> LabeledAnswer:
-    claims = [claim for claim in row.claims if not announces_answer(claim.text)]
+    kind = OF_CRITERION if row.criteria else "factual"
+    claims = [claim for claim in row.claims if row.criteria or not announces_answer(claim.text)]
     labeled = [(claim.text, claim.label) for claim in claims if claim.label is not None]
     record = record_of(row, place)
     return LabeledAnswer(
         record=replace(record, answer=row.answer or "\n".join(claim.text for claim in row.claims)),
-        claims=tuple(Claim(index=index, text=text) for index, (text, _) in enumerate(labeled)),
+        claims=tuple(Claim(index=index, text=text, kind=kind) for index, (text, _) in enumerate(labeled)),
         labels=tuple(label for _, label in labeled),
         supported=_is_supported(row, claims),
         file=file,

@@ -164,9 +164,11 @@ async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, *, order: _Orde
     claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
     listening = _Listening(candidate.judge)
     started = time.perf_counter()
-    outcome, usage = await _outcome(
-        replace(answer.record, chunks=chunks), _GivenClaims(claims), listening, candidate.limits
-    )
+    record = replace(answer.record, chunks=chunks)
+    if answer.of_criteria:
+        outcome, usage = await _criteria_outcome(record, claims, candidate)
+    else:
+        outcome, usage = await _outcome(record, _GivenClaims(claims), listening, candidate.limits)
     seconds = time.perf_counter() - started
     if isinstance(outcome, MetricFailure):
         return CandidateRun(failure=outcome.error_type, usage=usage, seconds=seconds)
@@ -179,6 +181,18 @@ async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, *, order: _Orde
         usage=usage,
         seconds=seconds,
     )
+
+
+async def _criteria_outcome(
+    record: RagRecord, criteria: Sequence[Claim], candidate: JudgeCandidate
+) -> tuple[MetricOutcome, Usage]:
+    """Return one outcome with the verdicts on all criteria, or the failure of the call that they share."""
+    metrics = [metric_named(f"criterion_{claim.index}", criterion=claim.text) for claim in criteria]
+    evaluation = await evaluate(record, metrics=metrics, judge=candidate.judge, limits=candidate.limits)
+    if evaluation.failures:
+        return evaluation.failures[0], evaluation.usage
+    verdicts = tuple(verdict for result in evaluation.results for verdict in result.verdicts)
+    return replace(evaluation.results[0], verdicts=verdicts), evaluation.usage
 
 
 async def _whole(answer: LabeledAnswer, candidate: JudgeCandidate) -> EndToEnd:
@@ -248,7 +262,7 @@ def judged_supported(verdict: Verdict) -> bool | None:
     """Return the binary label of a verdict; ``None`` if the judge left it open."""
     if verdict.label is VerdictLabel.UNJUDGED:
         return None
-    return verdict.label is VerdictLabel.SUPPORTED
+    return verdict.label in (VerdictLabel.SUPPORTED, VerdictLabel.MET)
 
 
 class ClaimMatch(StrEnum):

@@ -129,7 +129,8 @@ def calibrate(
     A row of DATA is {"contexts": [...], "claims": [{"text", "label"}]}, optionally with "id", "question",
     "answer" and "answer_label". Labels are supported, contradicted, unsupported or null (left out). The judge
     sees contexts and claims, not the labels. Lines about the answer itself ("Here's a summary in 92 words:")
-    are left out.
+    are left out. Instead of claims a row may have the answer and "criteria": [{"text", "label"}] with the
+    labels true, false or null.
 
     Rows, labels and output files are checked before the first request. A row that cannot be read is skipped,
     with a line on stderr; the exit code is then 2.

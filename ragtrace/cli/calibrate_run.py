@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import click
+
 from ragtrace import process
 from ragtrace.budget import load_prices
 from ragtrace.calibration.agreement import IntervalEstimate
@@ -70,9 +72,12 @@ def run_calibration(
         check_replaceable(file)
     left_out = LeftOutRows()
     sample = _sample(paths, left_out, wanted, at_once=concurrency)
+    of_criteria = sample.answers[0].of_criteria
+    if of_criteria:
+        _check_options_of_criteria(measure, output)
     opened = spec.judge.open()
     introduce(opened)
-    candidates = _candidates(opened, measure)
+    candidates = _candidates(opened, measure, of_criteria=of_criteria)
     measured, interrupted = _measure(sample, candidates, concurrency=concurrency, seed=wanted.seed)
     results = summarize(
         measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
@@ -80,7 +85,7 @@ def run_calibration(
     if output.json.wanted:
         print_json(_as_json(results))
     else:
-        print_results(results)
+        print_results(results, of_criteria=of_criteria)
     if output.report:
         _write_page(Path(output.report), results, measured if output.with_examples else (), candidates)
     if output.card:
@@ -139,7 +144,7 @@ def _is_usable(answer: LabeledAnswer, left_out: Counter[str]) -> bool:
     if not answer.claims:
         left_out["answers without labeled claims"] += 1
         return False
-    if not any((chunk.text or "").strip() for chunk in answer.record.chunks):
+    if not answer.of_criteria and not any((chunk.text or "").strip() for chunk in answer.record.chunks):
         left_out["answers without contexts"] += 1
         return False
     return True
@@ -157,6 +162,8 @@ def _check_labels(
         InputError: there is no claim that people call supported, or none that they call unsupported.
     """
     labels = {label is HumanLabel.SUPPORTED for answer in answers for label in answer.labels}
+    if len({answer.of_criteria for answer in answers}) == 2:
+        raise InputError("some rows label claims and some criteria: calibrate them one after the other")
     if len(labels) == 2:
         return
     where = ", ".join(map(shown_path, paths))
@@ -186,13 +193,29 @@ def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
     return replace(answer, claims=claims, labels=labels), len(answer.claims) - len(kept)
 
 
-def _candidates(judge: Judge, measure: MeasureOptions) -> list[JudgeCandidate]:
+def _check_options_of_criteria(measure: MeasureOptions, output: CalibrateOutput) -> None:
+    """Refuse what is about claims: a card or settings would say nothing true of the judge's verdicts on them.
+
+    Raises:
+        UsageError: such an option was given.
+    """
+    given = {
+        "--save": output.save,
+        "--card": output.card,
+        "--end-to-end": measure.end_to_end,
+        "--forms": "logprobs" in measure.forms,
+    }
+    if wrong := next((name for name, value in given.items() if value), None):
+        raise click.UsageError(f"{wrong} is about claims, and these rows label criteria: leave it out")
+
+
+def _candidates(judge: Judge, measure: MeasureOptions, *, of_criteria: bool) -> list[JudgeCandidate]:
     whole = measure.end_to_end
     found = [
         JudgeCandidate(judge=judge, form=VerifyForm(form), runs=measure.runs, end_to_end=whole)
         for form in measure.forms
     ]
-    if measure.floor:
+    if measure.floor and not of_criteria:  # comparing words tells nothing about a criterion
         if judge.identity.provider != "lexical":
             lexical = open_judge("lexical")
             found.append(JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=whole, is_floor=True))
@@ -285,15 +308,15 @@ _WIDTHS = (16, 9, 19, 19, 8, 9)
 _HEAD = ("", "decided", "balanced accuracy", "of the decided", "kappa", "AUC")
 
 
-def print_results(results: Results) -> None:
-    """Print the results, by file and together, and the recommendations."""
+def print_results(results: Results, *, of_criteria: bool) -> None:
+    """Print the results, by file and together, and for claims the recommendations."""
     console = open_console()
     for group in results.groups:
         console.print(one_line(_title(group)), style="bold", soft_wrap=True)
         console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
         for candidate in group.candidates:
             console.print(f"  {one_line(candidate.name)}{_kind(candidate)}")
-            for line in _lines(candidate):
+            for line in _lines(candidate, of_criteria=of_criteria):
                 console.print(line, soft_wrap=True)
         for compared, found in floor_leads(group):
             console.print(f"  {one_line(compared)}", soft_wrap=True)
@@ -301,6 +324,8 @@ def print_results(results: Results) -> None:
         console.print()
     for line in basis(results):
         print_indented(console, 0, line)
+    if of_criteria:
+        return
     console.print()
     console.print("What follows", style="bold")
     for line in recommendations(results):
@@ -317,11 +342,14 @@ def _title(group: GroupResult) -> str:
     return f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
 
 
-def _lines(candidate: CandidateResult) -> Iterator[str]:
-    yield from _level("claim", candidate.claims)
-    yield from _level("answer", candidate.answers)
-    if missed := _missed(candidate.answers):
-        yield f"      {missed}"
+def _lines(candidate: CandidateResult, *, of_criteria: bool) -> Iterator[str]:
+    if of_criteria:
+        yield from _level("verdict", candidate.claims, wrong="not met")
+    else:
+        yield from _level("claim", candidate.claims)
+        yield from _level("answer", candidate.answers)
+        if missed := _missed(candidate.answers):
+            yield f"      {missed}"
     if candidate.calibration_error is not None:
         yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
         yield f"    {_surest(candidate)}"
@@ -342,7 +370,7 @@ def _lines(candidate: CandidateResult) -> Iterator[str]:
             yield f"    {what}  {by_kind(counts)}"
 
 
-def _level(name: str, level: AgreementLevel) -> Iterator[str]:
+def _level(name: str, level: AgreementLevel, *, wrong: str = "unsupported") -> Iterator[str]:
     yield _columns(
         counted(level.things, name),
         percent(level.decided),
@@ -352,7 +380,7 @@ def _level(name: str, level: AgreementLevel) -> Iterator[str]:
         _point(level.auc),
     )
     if level.unsupported:
-        found = f"found {level.caught:,} of {level.unsupported:,} unsupported"
+        found = f"found {level.caught:,} of {level.unsupported:,} {wrong}"
         yield f"      {found}: recall {interval(level.recall)}"
         of_decided = f"of the decided {interval(level.recall_of_decided)}"
         yield f"        ({of_decided}); precision {interval(level.precision)}"

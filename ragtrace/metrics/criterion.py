@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
@@ -58,7 +58,11 @@ class Criterion(BuiltInMetric):
 
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Ask the judge."""
-        verdict = await steps.criterion(self.criterion)
+        try:
+            verdict = await steps.criterion(self.criterion)
+        except JudgeUnable as exc:
+            what = f"{exc}: a criterion takes a language model, such as openai:MODEL"
+            raise JudgeUnable(what, usage=exc.usage) from exc
         if verdict.label is VerdictLabel.UNJUDGED:
             return MetricFinding(
                 skip_reason=SkipReason.ALL_UNJUDGED, explanation="criterion unjudged", verdicts=(verdict,)

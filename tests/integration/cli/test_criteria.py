@@ -108,3 +108,37 @@ def test_a_configuration_has_criteria_too(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", ROW)
     (line,) = json_lines(run("evaluate", cases, "--config", str(config), "--json").stdout)
     assert (line["metric"], line["score"], line["calls"]) == ("next_step", 1.0, 1)
+
+
+def labeled(folder: Path) -> str:
+    """Return a file of twelve answers; people say that six meet the criterion, the judge that seven do."""
+    rows = [
+        {
+            "question": "How long?",
+            "answer": f"Case {at}. " + ("The next step: call the shop." if at < 7 else "Bye."),
+            "criteria": [{"text": NEXT, "label": at < 6}],
+        }
+        for at in range(12)
+    ]
+    return write(folder / "labeled.jsonl", *rows)
+
+
+def test_a_judge_of_criteria_is_calibrated_like_one_of_claims(tmp_path: Path) -> None:
+    rows = labeled(tmp_path)
+    result = run("calibrate", rows, "--judge", "scripted", "--json")
+    [judge] = json.loads(result.stdout)["groups"][0]["candidates"]  # no floor: it compares claims with chunks
+    assert judge["claims"]["things"] == 12
+    shown = run("calibrate", rows, "--judge", "scripted").stdout
+    assert "12 verdicts" in shown
+    assert "found 5 of 6 not met" in shown
+    assert "What follows" not in shown
+
+
+def test_what_is_about_claims_is_refused_for_criteria(tmp_path: Path) -> None:
+    result = run("calibrate", labeled(tmp_path), "--judge", "scripted", "--card", str(tmp_path / "card.json"))
+    assert result.exit_code == 2
+    assert "--card is about claims, and these rows label criteria: leave it out" in result.stderr
+    bare = write(tmp_path / "bare.jsonl", {"criteria": [{"text": NEXT, "label": True}]})
+    result = run("calibrate", bare, "--judge", "scripted")
+    assert result.exit_code == 2
+    assert "`criteria` need an `answer`, and no `claims` beside them" in result.stderr

@@ -60,7 +60,9 @@ async def test_a_number_that_the_judge_leaves_out_is_asked_for_again_then_unjudg
 
 async def test_a_judge_that_compares_words_cannot_answer() -> None:
     evaluation = await evaluate(RECORD, metrics=METRICS[:1], judge=LexicalJudge())
-    assert [failure.error_type for failure in evaluation.failures] == ["judge_unable"]
+    [failure] = evaluation.failures
+    assert failure.error_type == "judge_unable"
+    assert failure.message.endswith("a criterion takes a language model, such as openai:MODEL")
 
 
 async def test_without_an_answer_there_is_nothing_to_judge() -> None:
