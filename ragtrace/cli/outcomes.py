@@ -183,6 +183,7 @@ def print_failures(console: Console, result: MetricResult, record: RagRecord, al
     """
     for verdict in _new(result.verdicts, already):
         about = "reference: " if verdict.claim.kind == _OF_REFERENCE else ""
+        about += "incidental: " if verdict.is_incidental else ""
         console.print(_lines(verdict.label, about + one_line(verdict.claim.text), _evidence(verdict)))
     chunks = list(_new(result.chunk_verdicts, already))
     for chunk in islice(chunks, _MOST_CHUNKS):
