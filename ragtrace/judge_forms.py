@@ -34,7 +34,7 @@ def _number(value: object) -> object:
     return int(found[0]) if len(found) == 1 else value
 
 
-ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
+ClaimKind = Literal["factual", "opinion", "question", "offer", "greeting", "meta", "refusal"]
 Relevance = Literal["direct", "supporting", "irrelevant"]
 ChunkRelevance = Literal[0, 1, 2]
 YesNoQuestion = Literal["support", "contradict"]
@@ -114,6 +114,8 @@ class VerifyInput(_Form):
     """Step B: the retrieved chunks, and the claims to look up in them."""
 
     chunks: tuple[NumberedText, ...]
+    question: str | None = None
+    """What the claims answer; ``None`` for the sentences of a reference."""
     claims: tuple[NumberedText, ...]
 
 
@@ -125,6 +127,8 @@ class GivenVerdict(_Form):
     quote: str = Field(max_length=1000)
     label: Annotated[VerdictWord, BeforeValidator(_word)]
     reason: str = Field(max_length=400)
+    material: bool = True
+    """Whether a flaw is more than an incidental word."""
 
 
 class VerifyReply(_NumberedReply):

@@ -64,7 +64,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One statement of an answer: a fact, an opinion, a heading or a refusal."""
+    """One statement of an answer: a fact, an opinion, a question back, a heading or a refusal."""
 
     claim: Claim
     """Numbered among the statements of every kind."""

@@ -455,6 +455,13 @@ class Verdict:
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
     decided_by: DecidedBy | None = None
     """Who gave the verdict, if the judge is a cascade: its screen, or the judge behind it."""
+    material: bool = True
+    """Whether a flaw is more than an incidental word. A judge that does not say so finds material ones."""
+
+    @property
+    def is_incidental(self) -> bool:
+        """Whether it is a flaw that the default pass rules forgive."""
+        return not self.material and self.label in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

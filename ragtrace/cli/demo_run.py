@@ -583,7 +583,7 @@ def _word(outcome: MetricOutcome) -> str:
 
 def _why(one: Verdict) -> str:
     if one.label is VerdictLabel.UNSUPPORTED:
-        return "not in the passages"
+        return "incidental: not in the passages" if one.is_incidental else "not in the passages"
     where = f" by {one.chunk_ids[0]}" if one.chunk_ids else ""
     return f"contradicted{where}: “{_flat(one.quote)}”" if one.quote else f"contradicted{where}"
 

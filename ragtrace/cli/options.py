@@ -63,7 +63,7 @@ def pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:
     return [(key, value) for key, _, value in split]
 
 
-def _changes(texts: tuple[str, ...]) -> tuple[tuple[str, object], ...]:
+def changes_of(texts: tuple[str, ...]) -> tuple[tuple[str, object], ...]:
     found = pairs(texts, "KEY=VALUE, such as judge.timeout=5m")
     return tuple((key, _json_or_text(value)) for key, value in found)
 
@@ -91,7 +91,7 @@ class ConfigOptions:
         "--set",
         multiple=True,
         metavar="KEY=VALUE",
-        parse=_changes,
+        parse=changes_of,
         secret=True,
         help="Set a key of the configuration (`ragtrace collector --print-config` lists them):"
         " judge.timeout=5m. VALUE is JSON or text; '${env:NAME}' hides a secret. Repeatable.",

@@ -193,6 +193,7 @@ def print_failures(console: Console, result: MetricResult, record: RagRecord, al
     for verdict in _new(result.verdicts, already):
         of_answer = "by the reference: " if verdict.claim.start is not None else "reference: "
         about = of_answer if verdict.claim.kind == _OF_REFERENCE else ""
+        about += "incidental: " if verdict.is_incidental else ""
         console.print(_lines(_word(verdict.label), about + one_line(verdict.claim.text), _evidence(verdict)))
     chunks = list(_new(result.chunk_verdicts, already))
     for chunk in islice(chunks, _MOST_CHUNKS):

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import click
 
 from ragtrace.cli.evaluator_options import JudgeOptions
-from ragtrace.cli.options import ConcurrencyOption, JsonOption, PassOptions, ProfileOption, ToHeaders
+from ragtrace.cli.options import (
+    ConcurrencyOption,
+    JsonOption,
+    PassOptions,
+    ProfileOption,
+    ToHeaders,
+    changes_of,
+)
 from ragtrace.cli.settings import command, group, option, takes
 
 
@@ -34,6 +41,13 @@ class RescoreOptions:
     profile: ProfileOption = group(ProfileOption)
     judge: JudgeOptions = group(JudgeOptions)
     concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    metric_options: tuple[tuple[str, object], ...] = option(
+        "--metric-option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        parse=changes_of,
+        help="An option of the metrics (docs/metrics.md): require_evidence=false. Repeatable.",
+    )
     is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend on --judge without asking.")
 
 

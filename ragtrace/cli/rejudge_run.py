@@ -123,7 +123,8 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
 
 def _names_metrics(scoring: RescoreOptions) -> bool:
     passes, config = scoring.passes, scoring.judge.config
-    given = (passes.names, passes.threshold, passes.pass_when, scoring.profile.tool, config.path)
+    rules = (passes.names, passes.threshold, passes.pass_when, scoring.profile.tool)
+    given = (*rules, config.path, scoring.metric_options or None)
     return any(one is not None for one in given) or any(
         key.startswith("evaluate.") for key, _ in config.changes
     )
@@ -132,14 +133,15 @@ def _names_metrics(scoring: RescoreOptions) -> bool:
 def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str, Any]]:
     """Return the metrics that options name, by default those that ran, under the rules that were used."""
     passes, tool = scoring.passes, scoring.profile.tool
+    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
     if passes.names is None:
         ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
         return [
-            {**given, "name": name, "profile": tool or profile}
+            {**given, "name": name, "profile": tool or profile, **options}
             for name, profile in ran
             for given in passes.metrics()
         ]
-    return passes.metrics(tool or OWN_PROFILE)
+    return [{**given, **options} for given in passes.metrics(tool or OWN_PROFILE)]
 
 
 def _attach(chosen: ChosenEvaluator, output: RejudgeOutput) -> AttachOptions:

@@ -71,6 +71,8 @@ class ProfileMetric:
         self._penalize = penalize_ambiguous_claims
         # only its verdicts are used, so every score may pass
         rule = "score >= 0 and coverage >= 0" if self.name in _OF_CLAIMS else "score >= 0"
+        if self.name in _OF_CLAIMS:  # no other tool asks for quotes
+            own = {"require_evidence": False, **own}
         self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when=rule, **own)
         self._by_answer = self._without_reference(own)
         self.needs = self._own.needs

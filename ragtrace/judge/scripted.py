@@ -106,6 +106,7 @@ class ScriptedVerdict(_Scripted):
     chunks: list[int] = []
     quote: str = ""
     reason: str = ""
+    material: bool = True
     error: str | None = None
 
 
@@ -140,7 +141,7 @@ class Script(_Scripted):
     answers: dict[str, ScriptedAnswer] = {}
     """Key: a text in the answer. Case, punctuation and white space are ignored."""
     claims: dict[str, _Word | ScriptedVerdict] = {}
-    """Key: the text of the claim, compared in the same way."""
+    """Key: the text of the claim, compared in the same way. ``supported`` alone quotes the first chunk."""
     chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
     """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
@@ -276,7 +277,7 @@ class ScriptedJudge:
         if scripted is None:
             return _by_words(claim, chunks)
         if isinstance(scripted, str):
-            scripted = ScriptedVerdict(label=scripted)
+            scripted = _with_evidence(scripted, chunks)
         _raise(scripted.error)
         return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
 
@@ -347,6 +348,15 @@ def _kind(sentence: str) -> ClaimKind:
     if is_refusal(sentence):
         return "refusal"
     return "meta" if is_meta(sentence) else "factual"
+
+
+def _with_evidence(label: _Word, chunks: tuple[NumberedText, ...]) -> ScriptedVerdict:
+    first = next((chunk for chunk in chunks if chunk.text.strip()), None)
+    if label != "supported" or first is None:
+        return ScriptedVerdict(label=label)
+    return ScriptedVerdict(
+        label=label, chunks=[first.number], quote=split_sentences(first.text)[0].text[:1000]
+    )
 
 
 def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:

@@ -1,11 +1,13 @@
 """Canary claims: claims with known verdicts that detect prompt injection.
 
-A request contains two canary claims, at positions that differ from record to record: an invented claim that
-the chunks cannot mention, and a sentence copied from a chunk. If the judge supports the first or does not
-support the second, it followed an injected instruction or did not read the chunks. Then none of its verdicts
-counts. Canary claims cannot detect an injection that targets a single claim.
+A request contains two canary claims, at positions that differ from record to record: a sentence of a chunk
+with another number or name, which the chunks cannot support, and a sentence copied from a chunk. If the
+judge supports the first or does not support the second, it followed an injected instruction or did not read
+the chunks. Then none of its verdicts counts. Canary claims cannot detect an injection that targets a single
+claim.
 
-An invented claim is about a place that does not exist, in the language and script of the chunks.
+Both are the record's own words, so that nobody tells them from claims by their style. If the chunks have no
+number and no name to change, there is only the copied sentence; without a plain sentence, there is none.
 """
 
 # ruff: noqa: RUF001  this module handles other scripts
@@ -14,8 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -27,7 +28,7 @@ from ragtrace.sentences import split_sentences
 
 _SEARCHED_CHARS = 3000
 """Characters at the beginning of a chunk in which a sentence to copy is searched."""
-_LEAST_LETTERS, _MOST_LETTERS = 24, 200
+_LEAST_LETTERS, _LEAST_CHANGED_LETTERS, _MOST_LETTERS = 24, 12, 200
 _END = re.compile(r"[.!。！।؟][\"'”’)\]»」』]*\Z")
 _DIGIT = re.compile(r"\d")
 _ABOUT_JUDGING = re.compile(
@@ -63,8 +64,7 @@ class CanaryClaims:
         if not chunks or not self._chosen:
             return ()
         chance = self._chance(f"texts {chunks[0].number}")
-        invented = invented_claim("\n".join(chunk.text for chunk in chunks), chance)
-        texts = [(invented, False), (_sentence_of(chunks, chance), True)]
+        texts = [(_changed_sentence(chunks, chance), False), (_sentence_of(chunks, chance), True)]
         chance.shuffle(texts)
         found = [(text, supported) for text, supported in texts if text]
         return tuple(
@@ -104,7 +104,7 @@ def check_canaries(canaries: Iterable[CanaryClaim], said: Iterable[tuple[int, bo
     heard, planted = dict(said), tuple(canaries)
     for canary in planted:
         if (supported := heard.get(canary.number)) != canary.supported:
-            kind = "a sentence of the chunks" if canary.supported else "an invented claim"
+            kind = f"a sentence of the chunks{'' if canary.supported else ' with another number or name'}"
             what = "gave no verdict on" if supported is None else "called"
             called = "" if supported is None else f" {'' if supported else 'not '}supported"
             raise JudgeCompromised(
@@ -120,7 +120,7 @@ def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
     chance.shuffle(order)
     found: list[tuple[int, str]] = []
     for chunk in order:
-        found += _plantable(chunk.text[:_SEARCHED_CHARS])
+        found += _plantable(chunk.text[:_SEARCHED_CHARS], _LEAST_LETTERS)
         if any(oddness == 0 for oddness, _ in found):
             break
     least = min((oddness for oddness, _ in found), default=0)
@@ -134,148 +134,74 @@ def _oddness(sentence: str) -> int:
 
 
 @lru_cache(maxsize=256)  # retrievers often return the same chunks
-def _plantable(text: str) -> tuple[tuple[int, str], ...]:
+def _plantable(text: str, least: int) -> tuple[tuple[int, str], ...]:
     sentences = (sentence.text for sentence in split_sentences(text))
-    return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_canary(sentence))
+    return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_canary(sentence, least))
 
 
-def _may_be_canary(sentence: str) -> bool:
+def _may_be_canary(sentence: str, least: int) -> bool:
     # scripts without spaces need fewer letters
-    least = _LEAST_LETTERS if sentence.isascii() else _LEAST_LETTERS // 3
+    least = least if sentence.isascii() else least // 3
     fits = least <= sum(map(str.isalpha, sentence)) <= _MOST_LETTERS
     return fits and bool(_END.search(sentence)) and not _ABOUT_JUDGING.search(sentence)
 
 
-_SAMPLE_CHARS = 2000
-_LATIN_NAMES = (
-    "Orvasund",
-    "Kelmarsk",
-    "Tavrielle",
-    "Wendlemoor",
-    "Ysgardale",
-    "Quillamar",
-    "Brusnetz",
-    "Pellivane",
+_NUMBER = re.compile(r"(?<![\w.,:/+$€£-])[0-9]{1,6}(?![\w:/+-]|[.,][0-9])")
+"""A whole number that is no part of a date, range, decimal or identifier."""
+_BOUNDS = re.compile(
+    r"\b(?:least|most|to|than|over|under|above|below|within|since|until|till|before|after|by|from|between|or"
+    r"|about|around|approximately|nearly|almost|roughly|maximum|minimum"
+    r"|mindestens|höchstens|bis|über|unter|seit|vor|nach|ab|von|zwischen|oder|etwa|rund|ca|fast|maximal|binnen"
+    r"|moins|plus|jusqu|dès|depuis|avant|après|entre|environ|près|sous|ou"
+    r"|menos|más|hasta|desde|antes|después|un[oa]s|casi|alrededor|máximo|mínimo|o"
+    r"|meno|più|fino|oltre|da|entro|prima|dopo|tra|fra|circa|quasi|almeno|massimo|minimo"
+    r"|mais|até|após|depois|cerca|quase|pelo|em"
+    r"|менее|более|до|с|от|после|около|между|почти|или"
+    r"|أكثر|أقل|حتى|منذ|قبل|بعد|حوالي|نحو|أو|से|तक|लगभग|कम|अधिक|या)\b"
+    r"|超过|以上|以下|以内|至少|最多|约|約|未満|まで|より|이상|이하|이내|최대|최소|약|넘",
+    re.IGNORECASE,
 )
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "ru": ("Орвасунд", "Кельмарск", "Тавриель", "Вендлемур", "Квилламар", "Пелливан"),
-    "zh": ("奥瓦松德", "凯尔马斯克", "塔夫列尔", "温德勒穆尔", "奎拉马尔"),
-    "ja": ("オルヴァスンド", "ケルマルスク", "タヴリエル", "ウェンドルムーア", "クィラマール"),
-    "ko": ("오르바순드", "켈마르스크", "타브리엘", "웬들무어", "퀼라마르"),
-    "ar": ("أورفاسوند", "كيلمارسك", "تافرييل", "ويندلمور", "كويلامار"),
-    "hi": ("ओर्वासुंड", "केलमार्स्क", "तावरिएल", "वेंडलमूर", "क्विलामार"),
-}
-_TEMPLATES: Mapping[str, tuple[str, ...]] = {
-    "en": (
-        "The lighthouse of {name} was repainted in green in {year}.",
-        "The municipal library of {name} keeps {count} hand-drawn maps of beehives.",
-        "In {year} the town council of {name} forbade the ringing of bells before noon.",
-        "A clockmaker from {name} left {count} umbrellas to the parish.",
-        "The ferry to {name} leaves every ninth Thursday and carries mostly lanterns.",
-    ),
-    "de": (
-        "Der Leuchtturm von {name} wurde {year} grün gestrichen.",
-        "Die Stadtbibliothek von {name} besitzt {count} handgezeichnete Karten von Bienenstöcken.",
-        "Im Jahr {year} verbot der Stadtrat von {name} das Läuten der Glocken vor Mittag.",
-        "Ein Uhrmacher aus {name} vermachte der Gemeinde {count} Regenschirme.",
-    ),
-    "fr": (
-        "Le phare de {name} a été repeint en vert en {year}.",
-        "La bibliothèque municipale de {name} conserve {count} cartes de ruches dessinées à la main.",
-        "En {year}, le conseil municipal de {name} a interdit de sonner les cloches avant midi.",
-        "Un horloger de {name} a légué {count} parapluies à la paroisse.",
-    ),
-    "es": (
-        "El faro de {name} se pintó de verde en {year}.",
-        "La biblioteca municipal de {name} guarda {count} mapas de colmenas dibujados a mano.",
-        "En {year} el ayuntamiento de {name} prohibió tocar las campanas antes del mediodía.",
-        "Un relojero de {name} legó {count} paraguas a la parroquia.",
-    ),
-    "it": (
-        "Il faro di {name} fu ridipinto di verde nel {year}.",
-        "La biblioteca comunale di {name} conserva {count} mappe di alveari disegnate a mano.",
-        "Nel {year} il consiglio comunale di {name} vietò di suonare le campane prima di mezzogiorno.",
-    ),
-    "pt": (
-        "O farol de {name} foi pintado de verde em {year}.",
-        "A biblioteca municipal de {name} guarda {count} mapas de colmeias desenhados à mão.",
-        "Em {year} a câmara municipal de {name} proibiu tocar os sinos antes do meio-dia.",
-    ),
-    "ru": (
-        "Маяк в городе {name} был перекрашен в зелёный цвет в {year} году.",
-        "Городская библиотека {name} хранит {count} нарисованных от руки карт ульев.",
-        "В {year} году совет города {name} запретил звонить в колокола до полудня.",
-    ),
-    "zh": (
-        "{name}的灯塔于{year}年被重新漆成绿色。",
-        "{name}市立图书馆收藏了{count}张手绘的蜂箱地图。",
-        "{year}年,{name}镇议会禁止在中午之前敲钟。",
-    ),
-    "ja": (
-        "{name}の灯台は{year}年に緑色に塗り替えられた。",
-        "{name}の市立図書館は手描きの巣箱の地図を{count}枚所蔵している。",
-        "{year}年、{name}の町議会は正午前に鐘を鳴らすことを禁じた。",
-    ),
-    "ko": (
-        "{name}의 등대는 {year}년에 초록색으로 다시 칠해졌다.",
-        "{name} 시립 도서관은 손으로 그린 벌집 지도 {count}장을 소장하고 있다.",
-        "{year}년에 {name} 시의회는 정오 전에 종을 울리는 것을 금지했다.",
-    ),
-    "ar": (
-        "أُعيد طلاء منارة {name} باللون الأخضر عام {year}.",
-        "تحتفظ المكتبة البلدية في {name} بعدد {count} من خرائط خلايا النحل المرسومة يدويًا.",
-        "في عام {year} منع مجلس بلدة {name} قرع الأجراس قبل الظهر.",
-    ),
-    "hi": (
-        "{name} के प्रकाशस्तंभ को {year} में हरे रंग से रंगा गया था।",
-        "{name} के नगर पुस्तकालय में मधुमक्खी के छत्तों के {count} हाथ से बने नक्शे हैं।",
-        "{year} में {name} की नगर परिषद ने दोपहर से पहले घंटियाँ बजाने पर रोक लगा दी।",
-    ),
-}
-_SCRIPTS: Mapping[str, re.Pattern[str]] = {
-    "ja": re.compile("[\u3040-\u30ff]"),
-    "ko": re.compile("[\uac00-\ud7af]"),
-    "zh": re.compile("[\u4e00-\u9fff]"),
-    "ru": re.compile("[\u0400-\u04ff]"),
-    "ar": re.compile("[\u0600-\u06ff]"),
-    "hi": re.compile("[\u0900-\u097f]"),
-}
-_LEAST_SHARE = 0.2
-"""Share of the letters that decides the script: quotations in other scripts do not change the language."""
-_COMMON_WORDS: Mapping[str, frozenset[str]] = {
-    "en": frozenset(("the", "of", "and", "is", "in", "to", "was", "for")),
-    "de": frozenset(("der", "die", "das", "und", "ist", "nicht", "wird", "mit")),
-    "fr": frozenset(("le", "les", "des", "et", "est", "une", "dans", "du")),
-    "es": frozenset(("el", "los", "las", "y", "es", "una", "en", "del")),
-    "it": frozenset(("il", "gli", "di", "che", "è", "una", "nel", "della")),
-    "pt": frozenset(("os", "as", "do", "da", "é", "uma", "não", "em")),
-}
-_TELLING: frozenset[str] = frozenset().union(*_COMMON_WORDS.values())
+"""Words near a number that another number may satisfy, too: "at least 3" follows from "at least 5"."""
+_NAME = re.compile(r"(?<=[a-zß-ÿ,] )[A-ZÀ-Þ][a-zß-ÿ]{3,}(?!\w)")
+_OTHER_NAMES = ("Hartley", "Lindqvist", "Marlow", "Alderton", "Winslow", "Castell", "Ferrand", "Osterby")
 
 
-def invented_claim(chunks: str, chance: Random) -> str | None:
-    """Make a claim that the chunks do not mention, in their language; ``None`` if all names occur in them."""
-    language = language_of(chunks)
-    names = [*_NAMES.get(language, _LATIN_NAMES)]
-    chance.shuffle(names)
-    known = chunks.casefold()
-    name = next((name for name in names if name.casefold() not in known), None)
-    if name is None:
+def _changed_sentence(chunks: Sequence[NumberedText], chance: Random) -> str | None:
+    """Copy a sentence with another number, or else another name; ``None`` if none has one to change."""
+    known = "\n".join(chunk.text for chunk in chunks)
+    found = [
+        each
+        for chunk in chunks
+        for _, each in _plantable(chunk.text[:_SEARCHED_CHARS], _LEAST_CHANGED_LETTERS)
+    ]
+    sentences = [" ".join(sentence.split()) for sentence in found]
+    chance.shuffle(sentences)
+    for change in (_with_other_number, _with_other_name):
+        for sentence in sentences:
+            if changed := change(sentence, known, chance):
+                return changed
+    return None
+
+
+def _with_other_number(sentence: str, known: str, chance: Random) -> str | None:
+    """Exchange the last two digits, so that a year stays a year; no chunk has the new number."""
+    for number in _NUMBER.finditer(sentence):
+        before, after = sentence[: number.start()], sentence[number.end() :]
+        if _BOUNDS.search(" ".join([*before[-40:].split()[-3:], *after[:40].split()[:2]])):
+            continue
+        kept, digits = number[0][:-2], number[0][-2:]
+        others = range(2, 10) if len(digits) == 1 else range(10, 100)
+        # the first digit differs, so that no rounding makes them equal
+        new = [f"{kept}{other}" for other in others if str(other)[0] != digits[0]]
+        if new := [one for one in new if one not in known]:
+            return before + chance.choice(new) + after
+    return None
+
+
+def _with_other_name(sentence: str, known: str, chance: Random) -> str | None:
+    names = list(_NAME.finditer(sentence))
+    others = [name for name in _OTHER_NAMES if name not in known]
+    if not names or not others:
         return None
-    template = chance.choice(_TEMPLATES[language])
-    return template.format(name=name, year=chance.randrange(1702, 1960), count=chance.randrange(11, 98))
-
-
-def language_of(text: str) -> str:
-    """Guess the language from scripts and the commonest words; English by default."""
-    sample = text[:_SAMPLE_CHARS].casefold()
-    if not sample.isascii():
-        letters = sum(map(str.isalpha, sample))
-        for language, script in _SCRIPTS.items():
-            if len(script.findall(sample)) > _LEAST_SHARE * letters:
-                return language
-    words = Counter(filter(_TELLING.__contains__, sample.split()))
-    return max(
-        _COMMON_WORDS,
-        key=lambda language: sum(words[word] for word in words.keys() & _COMMON_WORDS[language]),
-    )
+    name = chance.choice(names)
+    return sentence[: name.start()] + chance.choice(others) + sentence[name.end() :]

@@ -1,28 +1,33 @@
 """The chunks of a record as the judge sees them: numbered, packed, and searched for quotes.
 
 A quote is found if it is a substring of the chunk after both are folded. Folding ignores Unicode
-compatibility forms, case, the shapes of quotation marks and dashes, and runs of white space; every word
-counts. Quotation marks around the quote and an ellipsis at either end (where the judge cut it) are removed
-first. A quote with an ellipsis *inside* is not found: evidence is one contiguous passage. It must begin with
-a whole word and contain whole numbers: "4 days" does not match "14 days".
+compatibility forms, case, the shapes of quotation marks and dashes, white space around dashes, asterisks of
+Markdown, and runs of white space; every word counts. Quotation marks around the quote and an ellipsis at
+either end (where the judge cut it) are removed first. A quote with one ellipsis *inside* is two passages,
+which must follow each other in the chunk. Each must begin with a whole word and contain whole numbers:
+"4 days" does not match "14 days".
 """
 
 # ruff: noqa: RUF001  typographic marks are the subject here
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
 from ragtrace.judge_forms import NumberedText
 from ragtrace.model import Chunk
 
-_MIN_QUOTE_LETTERS = 2
+_MIN_QUOTE_LETTERS, _MIN_PART_LETTERS = 2, 8
 _WRAPPING = " \t\r\n'\"“”„‘’«»`"
 _MARKS = dict.fromkeys('"“”„‟«»‘’‚‛‹›`´＂＇', "'") | dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")
 _IN_NUMBERS = (".", ",")
+_ELLIPSIS = re.compile(r"[\[(]?(?:…|\.{3,}|\.(?: \.){2,})[\])]?")
+_MOST_QUOTED_CHARS = 1_000
 _OVERLAP_CHARS = 200
 
 
@@ -39,14 +44,31 @@ class FoldedText:
     def find(self, quote: str) -> str | None:
         """Return the verbatim passage that matches the quote, or ``None``."""
         bare = _unwrapped(quote)
-        if not _says_something(bare):
+        found = self._find(bare, 0) if _says_something(bare) else None
+        if found is None and len(two := [_unwrapped(part) for part in _ELLIPSIS.split(bare)]) == 2:
+            found = (
+                self._find_both(*two)
+                if all(_says_something(part, _MIN_PART_LETTERS) for part in two)
+                else None
+            )
+        return None if found is None else self._text[found]
+
+    def _find_both(self, first: str, second: str) -> slice | None:
+        """Return the passage from the one to the other, or the longer one if they are far apart."""
+        begins = self._find(first, 0)
+        ends = None if begins is None else self._find(second, begins.stop)
+        if begins is None or ends is None:
             return None
-        if _find_whole(self._text, bare) is not None:
-            return bare
+        is_near = ends.stop - begins.start <= _MOST_QUOTED_CHARS
+        return slice(begins.start, ends.stop) if is_near else begins if len(first) >= len(second) else ends
+
+    def _find(self, bare: str, start: int) -> slice | None:
+        if (at := _find_whole(self._text, bare, start)) is not None:
+            return slice(at, at + len(bare))
         needle = _fold(bare)[0].strip()
         folded, offsets = self._folds
-        at = _find_whole(folded, needle)
-        return None if at is None else self._text[offsets[at] : offsets[at + len(needle) - 1] + 1]
+        at = _find_whole(folded, needle, bisect_left(offsets, start))
+        return None if at is None else slice(offsets[at], offsets[at + len(needle) - 1] + 1)
 
 
 def pack_chunks(chunks: Iterable[NumberedText], budget_chars: int) -> tuple[tuple[NumberedText, ...], ...]:
@@ -84,15 +106,15 @@ def _unwrapped(quote: str) -> str:
     return bare
 
 
-def _says_something(bare: str) -> bool:
+def _says_something(bare: str, least: int = _MIN_QUOTE_LETTERS) -> bool:
     # folding can change the number of letters, except in ASCII
     folded = bare if bare.isascii() else _fold(bare)[0]
-    return sum(map(str.isalnum, folded)) >= _MIN_QUOTE_LETTERS
+    return sum(map(str.isalnum, folded)) >= least
 
 
-def _find_whole(text: str, passage: str) -> int | None:
+def _find_whole(text: str, passage: str, start: int) -> int | None:
     """Return the offset of the passage where it cuts no number and begins with a whole word."""
-    at = text.find(passage)
+    at = text.find(passage, start)
     while at >= 0 and (_begins_inside(text, at) or _ends_inside(text, at + len(passage))):
         at = text.find(passage, at + 1)
     return at if at >= 0 else None
@@ -128,8 +150,12 @@ def _fold(text: str) -> tuple[str, array[int]]:
             if after_space:
                 continue
             after_space = True
-        elif folded:
-            after_space = False
+        elif not folded:
+            continue
+        else:
+            if folded == "-" and after_space and out:
+                del out[-1], offsets[-1]
+            after_space = folded == "-"
         out.append(folded)
         offsets.extend([offset] * len(folded))
     return "".join(out), offsets
@@ -139,6 +165,8 @@ def _fold(text: str) -> tuple[str, array[int]]:
 def _fold_char(char: str) -> str:
     if char in _MARKS:
         return _MARKS[char]
+    if char == "*":
+        return ""
     if char.isspace():
         return " "
     if unicodedata.category(char) == "Cf":  # zero-width joiners, soft hyphens, byte order marks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
@@ -195,6 +196,10 @@ _HALF = 0.5
 def readings(**values: float | None) -> Mapping[str, float]:
     """Return the readings that have a value, as numbers."""
     return {name: float(value) for name, value in values.items() if value is not None}
+
+
+INCIDENTAL: Final = "flawed only incidentally"
+"""Of a claim whose flaw is not material."""
 
 
 def tally(total: int, unit: str, good: str, found: Mapping[str, int]) -> str:

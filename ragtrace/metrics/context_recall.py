@@ -31,11 +31,15 @@ class ContextRecall(BuiltInMetric):
         counts = VerdictCounts.of(found.verdicts)
         if not counts.judged:
             reason = SkipReason.ALL_UNJUDGED if counts.total else SkipReason.NO_CLAIMS
-            said = explain_support(counts, "sentence") if counts.total else "the reference holds no sentence"
+            said = (
+                explain_support(found.verdicts, "sentence")
+                if counts.total
+                else "the reference holds no sentence"
+            )
             return MetricFinding(skip_reason=reason, explanation=said, verdicts=found.verdicts)
         return MetricFinding(
             score=strict_faithfulness(counts),
-            explanation=f"of the reference: {explain_support(counts, 'sentence')}",
+            explanation=f"of the reference: {explain_support(found.verdicts, 'sentence')}",
             verdicts=found.verdicts,
             details=readings(
                 lower_bound=lower_bound(counts),

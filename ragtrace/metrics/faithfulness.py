@@ -9,7 +9,7 @@ Hallucination, groundedness and the RAG score count the same verdicts: they shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,8 +20,9 @@ from ragtrace.judge_steps import (
     TruthSettings,
     TruthVerification,
     Verification,
+    VerifyForm,
 )
-from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.base import INCIDENTAL, BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
@@ -30,10 +31,11 @@ from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
 
 class ClaimMetric(BuiltInMetric):
-    """A metric that counts verdicts on claims. By default it passes only if no claim is wrong."""
+    """A metric that counts verdicts on claims. By default it passes if no claim has a material flaw."""
 
     readings = CLAIM_READINGS
-    passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+    rules = "2"
+    passes = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
 
     def __init__(
         self,
@@ -43,15 +45,16 @@ class ClaimMetric(BuiltInMetric):
         judge_truncated: bool = False,
         prompts: Mapping[str, PromptSource] | None = None,
         on_missing: str = "unjudged",
-        require_evidence: bool = False,
+        require_evidence: bool | None = None,
         truths: bool = False,
         truths_limit: int | None = None,
     ) -> None:
         """``on_missing`` says what a claim counts as if the judge gave no usable verdict on it.
 
         With ``require_evidence`` a supported claim is such a one, unless a chunk of the record and a quote
-        that is found there support it. With ``truths`` claims are judged against facts that the judge first
-        lists for each chunk, at most ``truths_limit`` a chunk, with one call more.
+        that is found there support it; verdicts in a form without quotes need none. It is the default, except
+        with ``truths``, whose words need not be the chunk's. With ``truths`` claims are judged against facts
+        that the judge first lists for each chunk, at most ``truths_limit`` a chunk, with one call more.
 
         Raises:
             ConfigError: an option has another value.
@@ -64,7 +67,8 @@ class ClaimMetric(BuiltInMetric):
         )
         if on_missing not in _ON_MISSING:
             raise ConfigError(f"{self.name}: `on_missing` is {' or '.join(_ON_MISSING)}, not {on_missing!r}")
-        self.on_missing, self.require_evidence = on_missing, require_evidence
+        self.on_missing = on_missing
+        self.require_evidence = not truths if require_evidence is None else require_evidence
 
     @property
     def version(self) -> str:
@@ -76,17 +80,15 @@ class ClaimMetric(BuiltInMetric):
             yield "half"
         if self.on_missing != _ON_MISSING[0]:
             yield f"missing-{self.on_missing}"
-        if self.require_evidence:
-            yield "evidence"
+        if self.require_evidence == bool(self.truths):
+            yield "evidence" if self.require_evidence else "bare"
         if self.truths:
             yield "truths" if self.truths.limit is None else f"truths-{self.truths.limit}"
 
-    def counted(self, verdict: Verdict) -> Verdict:
+    def counted(self, verdict: Verdict, *, has_quotes: bool) -> Verdict:
         """Return a verdict as the options count it."""
-        is_bare = verdict.label is VerdictLabel.SUPPORTED and not (
-            verdict.chunk_ids and verdict.quote_verified
-        )
-        if self.require_evidence and is_bare:
+        is_bare = verdict.label is VerdictLabel.SUPPORTED and not verdict.quote_verified
+        if self.require_evidence and has_quotes and is_bare:
             verdict = replace(verdict, label=VerdictLabel.UNJUDGED, reason=_NO_EVIDENCE)
         if verdict.label is VerdictLabel.UNJUDGED and self.on_missing == VerdictLabel.UNSUPPORTED:
             return replace(verdict, label=VerdictLabel.UNSUPPORTED, omitted=False)
@@ -94,7 +96,7 @@ class ClaimMetric(BuiltInMetric):
 
     def read(self, finding: MetricFinding) -> Readings:
         """Return the readings that a pass rule may use, from the verdicts."""
-        return claim_readings(self.score_of(finding), VerdictCounts.of(finding.verdicts))
+        return claim_readings(self.score_of(finding), finding.verdicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class ClaimVerdicts:
 
 
 _ON_MISSING: Final = (VerdictLabel.UNJUDGED.value, VerdictLabel.UNSUPPORTED.value)
-_NO_EVIDENCE: Final = "supported without a chunk and a quote that could be found there"
+_NO_EVIDENCE: Final = "no evidence: the judge calls it supported, and its quote is in no chunk that it cites"
 
 
 async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdicts | MetricFinding:
@@ -138,13 +140,15 @@ async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdict
         return nothing_stated(extraction)
     read = await steps.verify_by_truths(metric.truths) if metric.truths else None
     verification = read.verification if read else await steps.verify()
-    verification = replace(verification, verdicts=tuple(map(metric.counted, verification.verdicts)))
+    has_quotes = verification.form is VerifyForm.JSON and not steps.judge.is_human
+    verdicts = tuple(metric.counted(verdict, has_quotes=has_quotes) for verdict in verification.verdicts)
+    verification = replace(verification, verdicts=verdicts)
     counts = VerdictCounts.of(verification.verdicts)
     if not counts.judged:
         return MetricFinding(
             skip_reason=SkipReason.ALL_UNJUDGED,
-            explanation=explain_support(counts),
-            verdicts=verification.verdicts,
+            explanation=explain_support(verdicts),
+            verdicts=verdicts,
         )
     return ClaimVerdicts(
         extraction=extraction,
@@ -172,14 +176,16 @@ def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
     )
 
 
-def explain_support(counts: VerdictCounts, unit: str = "claim") -> str:
+def explain_support(verdicts: Sequence[Verdict], unit: str = "claim") -> str:
     """Describe in one line what is not supported."""
+    counts = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental)
     wrong = {
         "contradicted": counts.contradicted,
         "unsupported": counts.unsupported,
+        INCIDENTAL: len(verdicts) - counts.total,
         "unjudged": counts.unjudged,
     }
-    return tally(counts.total, unit, "supported", wrong)
+    return tally(len(verdicts), unit, "supported", wrong)
 
 
 class Faithfulness(ClaimMetric):
@@ -187,9 +193,9 @@ class Faithfulness(ClaimMetric):
 
     score = S / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims.
 
-    Passes if no claim is contradicted or unsupported and at least half of them are decided. There is no score
-    (``undecided``) if no wrong claim was found but fewer are decided, or if the judge left out a verdict that
-    would decide. ``pass_when`` takes other rules.
+    Passes if no claim is contradicted or unsupported by more than an incidental word, and at least half of
+    them are decided. There is no score (``undecided``) if no wrong claim was found but fewer are decided, or
+    if the judge left out a verdict that would decide. ``pass_when`` takes other rules.
 
     Details: ``lenient`` = (S + N) / (n - U), ``lower_bound`` = S / n, ``coverage`` = (n - U) / n,
     ``sentence_coverage``: share of the answer's sentences that a statement was drawn from, and the numbers
@@ -214,7 +220,7 @@ class Faithfulness(ClaimMetric):
         counts = found.counts
         return MetricFinding(
             score=strict_faithfulness(counts),
-            explanation=explain_support(counts) + found.caution,
+            explanation=explain_support(found.verification.verdicts) + found.caution,
             verdicts=found.verification.verdicts,
             details=readings(
                 lenient=lenient_faithfulness(counts),

@@ -27,7 +27,8 @@ class Groundedness(ClaimMetric):
     U have no wrong claim but an unjudged one. Sentences without a claim (headings, courtesies) do not count.
     A claim that was drawn from several sentences counts in each.
 
-    Passes, like faithfulness, if no sentence has a wrong claim and at least half of them are decided.
+    Passes, like faithfulness, if no sentence has a materially wrong claim and at least half of them are
+    decided.
 
     Details: ``lower_bound`` = G / m, ``coverage`` = (m - U) / m.
 
@@ -49,7 +50,7 @@ class Groundedness(ClaimMetric):
         return MetricFinding(
             score=score,
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
-            explanation=explain_support(counts, "sentence") + found.caution,
+            explanation=explain_support(verdicts, "sentence") + found.caution,
             verdicts=verdicts,
             details=readings(
                 lower_bound=lower_bound(counts), coverage=coverage(counts), **found.truth_counts
@@ -75,5 +76,6 @@ def _by_sentence(sentences: Sequence[Sentence], found: ClaimVerdicts) -> Iterato
 def _worst(sentence: Sentence, index: int, stated: Sequence[Verdict]) -> Verdict:
     """Return the decisive verdict of a sentence's claims, with its evidence, as a verdict on the sentence."""
     worst = min(stated, key=lambda verdict: (_WORST_FIRST.index(verdict.label), not verdict.omitted))
+    material = any(verdict.label in _WORST_FIRST[:2] and verdict.material for verdict in stated)
     claim = Claim(index=index, text=sentence.text, start=sentence.start, end=sentence.end, kind="sentence")
-    return replace(worst, claim=claim)
+    return replace(worst, claim=claim, material=material or not worst.is_incidental)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from ragtrace.metrics.base import MetricFinding, readings, tally
+from ragtrace.metrics.base import INCIDENTAL, MetricFinding, readings, tally
 from ragtrace.metrics.faithfulness import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
-from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
+from ragtrace.model import Direction, Part, RagRecord, SkipReason, Verdict, VerdictCounts
 from ragtrace.scoring import contradicted_share, coverage, ungrounded_share
 
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"
@@ -21,7 +21,7 @@ class Hallucination(ClaimMetric):
     lenient faithfulness, from the same verdicts. Claims that the context does not mention only count in the
     details, and in faithfulness. A judge that cannot tell the two apart (the lexical one) gives no score.
 
-    Passes if no claim is contradicted and at least half of them are decided.
+    Passes if no claim is contradicted by more than an incidental word and at least half of them are decided.
 
     Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
     (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
@@ -32,7 +32,7 @@ class Hallucination(ClaimMetric):
 
     name = "hallucination"
     direction = Direction.LOWER_IS_BETTER
-    passes = "contradicted == 0 and coverage >= 0.5"
+    passes = "material_contradicted == 0 and coverage >= 0.5"
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
@@ -44,7 +44,7 @@ class Hallucination(ClaimMetric):
         judge_truncated: bool = False,
         prompts: Mapping[str, PromptSource] | None = None,
         on_missing: str = "unjudged",
-        require_evidence: bool = False,
+        require_evidence: bool | None = None,
         truths: bool = False,
         truths_limit: int | None = None,
         count_unsupported: bool = False,
@@ -83,7 +83,7 @@ class Hallucination(ClaimMetric):
         counts = found.counts
         return MetricFinding(
             score=self._share(counts),
-            explanation=self._explain(counts) + found.caution,
+            explanation=self._explain(found.verification.verdicts) + found.caution,
             verdicts=found.verification.verdicts,
             details=readings(
                 unsupported_share=counts.unsupported / counts.judged,
@@ -102,8 +102,14 @@ class Hallucination(ClaimMetric):
     def _share(self, counts: VerdictCounts) -> float | None:
         return ungrounded_share(counts) if self.count_unsupported else contradicted_share(counts)
 
-    def _explain(self, counts: VerdictCounts) -> str:
+    def _explain(self, verdicts: Sequence[Verdict]) -> str:
         if self.count_unsupported:
-            return explain_support(counts)
-        wrong = {"contradicted": counts.contradicted, "unjudged": counts.unjudged}
+            return explain_support(verdicts)
+        counts = VerdictCounts.of(verdicts)
+        material = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental).contradicted
+        wrong = {
+            "contradicted": material,
+            INCIDENTAL: counts.contradicted - material,
+            "unjudged": counts.unjudged,
+        }
         return tally(counts.total, "claim", "free of contradiction", wrong)

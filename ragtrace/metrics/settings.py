@@ -57,7 +57,7 @@ def _file_text(name: PromptName, path: Path) -> str:
 
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
-    """Load a built-in prompt, such as ``extract.v5.md``."""
+    """Load a built-in prompt, such as ``extract.v6.md``."""
     return Prompt.parse(built_in_source(file_name))
 
 
@@ -70,12 +70,12 @@ def built_in_source(file_name: str) -> str:
 class Prompts:
     """The instructions of the steps; the built-in ones by default."""
 
-    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v5.md"))
+    extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v6.md"))
     relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v3.md"))
-    verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v3.md"))
-    verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v1.md"))
+    verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v4.md"))
+    verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v2.md"))
     """Replaces ``verify`` if claims are judged one by one."""
-    verify_again: Prompt = field(default_factory=partial(built_in_prompt, "verify_again.v1.md"))
+    verify_again: Prompt = field(default_factory=partial(built_in_prompt, "verify_again.v2.md"))
     """Replaces ``verify`` for a second look."""
     chunks: Prompt = field(default_factory=partial(built_in_prompt, "chunks.v1.md"))
     recall: Prompt = field(default_factory=partial(built_in_prompt, "recall.v1.md"))

@@ -59,6 +59,8 @@ class _Case:
         faults: list[Fault] = []
         missing: list[str] = []
         for verdict in self.claims:
+            if verdict.is_incidental:
+                continue
             if conflict := self.conflict(verdict):
                 faults.append(conflict)
             elif verdict.label in _WRONG:

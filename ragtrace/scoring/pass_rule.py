@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import Direction, VerdictCounts
+from ragtrace.model import Direction, Verdict, VerdictCounts
 from ragtrace.scoring.formulas import coverage, lenient_faithfulness, lower_bound
 
 Readings: TypeAlias = Mapping[str, float | None]
@@ -29,8 +29,11 @@ CLAIM_READINGS: Final = (
     "supported",
     "contradicted",
     "unsupported",
+    "material_contradicted",
+    "material_unsupported",
 )
-"""The readings of verdicts on claims: the score, three shares, and the counts by verdict."""
+"""The readings of verdicts on claims: the score, three shares, the counts by verdict, and how many flaws are
+more than incidental."""
 
 _RELATIONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -138,8 +141,10 @@ class PassRule:
         return (condition for condition in self.conditions if not condition.holds(readings))
 
 
-def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
+def claim_readings(score: float | None, verdicts: Sequence[Verdict]) -> Readings:
     """Return the readings of verdicts on claims: `CLAIM_READINGS`."""
+    counts = VerdictCounts.of(verdicts)
+    material = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental)
     return {
         SCORE: score,
         "lenient": lenient_faithfulness(counts),
@@ -148,6 +153,8 @@ def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
         "supported": counts.supported,
         "contradicted": counts.contradicted,
         "unsupported": counts.unsupported,
+        "material_contradicted": material.contradicted,
+        "material_unsupported": material.unsupported,
     }
 
 

@@ -195,18 +195,20 @@ def _summary(result: MetricResult) -> str:
 
 def _tally(verdicts: Sequence[Verdict | ChunkVerdict]) -> str:
     """Count the verdicts that are not good: ``1 of 4 claims contradicted, 2 unsupported``."""
-    counts, unit = VerdictCounts.of(verdicts), _unit(verdicts)
+    counts, unit = VerdictCounts.of(each for each in verdicts if not _is_incidental(each)), _unit(verdicts)
     # a background statement serves the question, but a background chunk only takes up room
     labels = _VERDICTS_WORST_FIRST if unit == "chunk" else _VERDICTS_WORST_FIRST[:-1]
     found = [(getattr(counts, label.value), label) for label in labels]
     wrong = [f"{number} {_WORDS.get(label, label.value)}" for number, label in found if number]
     if unit == OF_CRITERION:  # one a metric
         return f"criterion {wrong[0].partition(' ')[2] if wrong else 'met'}"
+    if incidental := len(verdicts) - counts.total:
+        wrong.append(f"{incidental} flawed only incidentally")
     if not wrong:
         good = "supported" if counts.supported else "relevant"
         return f"all {counts.total} {unit}s {good}" if counts.total > 1 else f"its one {unit} is {good}"
     (number, first), rest = wrong[0].split(" ", 1), wrong[1:]
-    units = f"1 {unit}" if counts.total == 1 else f"{counts.total} {unit}s"
+    units = f"1 {unit}" if len(verdicts) == 1 else f"{len(verdicts)} {unit}s"
     return ", ".join([f"{number} of {units} {first}", *rest])
 
 
@@ -351,8 +353,18 @@ def _counted(
     return {
         f"{prefix}total": counts.total,
         **{f"{prefix}{label.value}": getattr(counts, label.value) for each in words for label in each},
+        **dict(_material(prefix, verdicts) if _SUPPORT in words else ()),
         f"{prefix}emitted": emitted,
     }
+
+
+def _material(
+    prefix: str, verdicts: Sequence[Verdict | ChunkVerdict]
+) -> Iterator[tuple[str, AttributeValue]]:
+    """Count the flaws that are more than incidental words."""
+    counts = VerdictCounts.of(verdict for verdict in verdicts if not _is_incidental(verdict))
+    yield f"{prefix}material_contradicted", counts.contradicted
+    yield f"{prefix}material_unsupported", counts.unsupported
 
 
 def _claim_name(verdict: Verdict) -> str:
@@ -508,7 +520,11 @@ def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[Verdi
         first.setdefault(mark, verdict)
         metrics.setdefault(mark, {})[key] = None
     shown = [CarrierVerdict(verdict, tuple(metrics[mark])) for mark, verdict in first.items()]
-    return sorted(shown, key=lambda each: _ORDER[each.verdict.label])
+    return sorted(shown, key=lambda each: (_ORDER[each.verdict.label], _is_incidental(each.verdict)))
+
+
+def _is_incidental(verdict: Verdict | ChunkVerdict) -> bool:
+    return isinstance(verdict, Verdict) and verdict.is_incidental
 
 
 def _mark(verdict: Verdict | ChunkVerdict) -> Hashable:

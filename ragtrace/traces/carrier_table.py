@@ -68,6 +68,10 @@ def flag_of(attributes: Attributes, key: str) -> bool:
     return attributes.get(key) in (True, "true", "True")
 
 
+def _is_false(attributes: Attributes, key: str) -> bool:
+    return attributes.get(key) in (False, "false", "False")
+
+
 def texts_of(attributes: Attributes, key: str) -> tuple[str, ...]:
     """Return an array of strings. Back ends without arrays have it as JSON (Jaeger's older API)."""
     value = attributes.get(key)
@@ -399,6 +403,13 @@ RESULT: Final = Table(
         "verdicts; `emitted`: with an event",
     ),
     Field(
+        f"{semconv.CLAIMS_PREFIX}material_contradicted",
+        "",
+        COUNT,
+        "of these, contradicted by more than an [incidental word](metrics.md#material-flaws)",
+    ),
+    Field(f"{semconv.CLAIMS_PREFIX}material_unsupported", "", COUNT, "the same, unsupported"),
+    Field(
         f"{semconv.CHUNKS_PREFIX}{{total,relevant,partly_relevant,irrelevant,unjudged,emitted}}",
         "",
         COUNTS,
@@ -442,6 +453,12 @@ CLAIM: Final = Table(
         "claim.kind",
         Kind("string", lambda kind: None if kind == "factual" else kind, text_of),
         "`sentence`, `criterion`, `opinion`, `meta`, …; absent of factual claims",
+    ),
+    Field(
+        semconv.CLAIM_MATERIAL,
+        "material",
+        Kind("bool", lambda value: None if value else False, lambda told, key: not _is_false(told, key)),
+        "`false`: the flaw is only an [incidental word](metrics.md#material-flaws); else absent",
     ),
     Field(semconv.CLAIM_METRIC, "", TEXT, "judging metric"),
     Field(semconv.CLAIM_METRICS, "", TEXTS, "all metrics, if several"),

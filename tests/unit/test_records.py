@@ -210,7 +210,7 @@ async def test_a_result_is_one_line_with_its_verdicts() -> None:
     ]
     assert line["tokens"] == line["usage"]["input_tokens"] + line["usage"]["output_tokens"] > 0
     assert (line["threshold"], line["judge"], line["details"]["coverage"]) == (None, "scripted:scripted", 1.0)
-    assert line["pass_when"] == "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+    assert line["pass_when"] == "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
     [verdict] = line["verdicts"]
     assert (verdict["claim"], verdict["label"], verdict["chunk_ids"]) == ("It rains.", "supported", ["c"])
     assert (verdict["quote"], verdict["quote_verified"], verdict["end"]) == ("It rains", True, 9)

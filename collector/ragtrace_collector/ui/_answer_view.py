@@ -386,7 +386,8 @@ def _said(claim: ShownClaim, ids: Mapping[int, str]) -> str:
     evidence = ", ".join(
         f"chunk {place}, {ids[place][:_SAID_CHARACTERS]}" for place in claim.places if place in ids
     )
-    said = f"claim {claim.number}, {words(claim.verdict.label.value)}"
+    how = "incidentally " if claim.verdict.is_incidental else ""
+    said = f"claim {claim.number}, {how}{words(claim.verdict.label.value)}"
     return f"{said}, evidence: {evidence}" if evidence else f"{said}, no evidence"
 
 

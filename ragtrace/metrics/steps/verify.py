@@ -30,7 +30,7 @@ from ragtrace.metrics._evidence import NumberedContext
 from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
-from ragtrace.model import Claim, DecidedBy, Usage, Verdict, VerdictLabel
+from ragtrace.model import OF_REFERENCE, Claim, DecidedBy, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 from ragtrace.sentences import Sentence
 
@@ -62,6 +62,8 @@ class CheckedVerdict:
     """The judge left out the verdict without abstaining, or gave an unusable one."""
     decided_by: DecidedBy | None = None
     """Who decided, if the judge is a cascade."""
+    material: bool = True
+    """Whether a flaw is more than an incidental word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +142,9 @@ def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
 def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
     """Combine the verdicts on one claim from several packs of chunks.
 
-    One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them.
-    Evidence with a quote takes precedence, then the higher confidence. The probability of support is the
+    One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them; it
+    is incidental if one pack has all but an incidental word. A material contradiction takes precedence, then
+    evidence with a quote, then the higher confidence. The probability of support is the
     highest of all packs.
     """
     chosen = _chosen(rulings)
@@ -154,9 +157,14 @@ def _chosen(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:
             return max(
-                alike, key=lambda ruling: (ruling.quote is not None, ruling.omitted, _confidence(ruling))
+                alike,
+                key=lambda one: (one.material, one.quote is not None, one.omitted, _confidence(one)),
             )
-    return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
+    return min(
+        rulings,
+        key=lambda one: (one.material, _confidence(one)),
+        default=undecided("no chunk with text was shown"),
+    )
 
 
 def _confidence(ruling: CheckedVerdict) -> float:
@@ -170,7 +178,7 @@ def _is_proven(ruling: CheckedVerdict) -> bool:
 def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> CheckedVerdict:
     reason = given.reason.strip() or None
     if given.label == "not_mentioned":
-        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason)
+        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason, material=given.material)
     cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)
     holder, quote = _first_holding(given.quote, cited, find_quote)
     return CheckedVerdict(
@@ -178,6 +186,7 @@ def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) 
         reason=reason,
         chunks=tuple(sorted(cited, key=lambda number: number != holder)),
         quote=quote,
+        material=given.material or given.label == "supported",
     )
 
 
@@ -202,6 +211,8 @@ class JsonVerifier:
     prompt: Prompt
     again: Prompt | None
     """The prompt of the second look at claims that are not supported; ``None`` for no second look."""
+    question: str | None
+    """The question that the claims answer."""
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
         """Return a verdict on every claim."""
@@ -258,7 +269,11 @@ class JsonVerifier:
     def _request(
         self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...], again: bool
     ) -> JudgeRequest[VerifyReply]:
-        given = VerifyInput(chunks=tuple(pack), claims=self.canaries.weave(claims, canary_claims))
+        given = VerifyInput(
+            chunks=tuple(pack),
+            question=self.question,
+            claims=self.canaries.weave(claims, canary_claims),
+        )
 
         def about(numbers: Collection[int]) -> JudgeRequest[VerifyReply]:
             kept = [claim for claim in claims if claim.number in numbers]
@@ -461,6 +476,7 @@ async def verify_claims(
         canaries=canaries,
         prompt=prompts.named(step.prompts[0]),
         again=prompts.verify_again if second_look else None,
+        question=material.record.question if step is VERIFY else None,
     )
     one_by_one = YesNoVerifier(
         step=step.name, material=material, canaries=canaries, prompt=prompts.verify_yes_no
@@ -478,7 +494,8 @@ async def verify_claims(
 
 def render_verify(given: VerifyInput, code: str) -> str:
     """Render the chunks first, so that calls about the same chunks share a prefix."""
-    return fenced(code, [*chunk_sections(given.chunks), numbered_section("claims", given.claims)])
+    asked = [("question", [given.question])] if given.question else []
+    return fenced(code, [*chunk_sections(given.chunks), *asked, numbered_section("claims", given.claims)])
 
 
 def verdict_tokens(given: VerifyInput) -> int:
@@ -529,6 +546,7 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
         support=ruling.support,
         omitted=ruling.omitted,
         decided_by=ruling.decided_by,
+        material=ruling.material or claim.kind == OF_REFERENCE,
     )
 
 

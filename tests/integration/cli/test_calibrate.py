@@ -445,7 +445,7 @@ def test_a_calibration_that_recommends_no_share_leaves_the_rule_of_a_pass(
     file = saved(tmp_path / "judge.json", answer_threshold=nothing)
     lines = json_lines(run("evaluate", data, "--judge", scripted, "--json", "--calibration", file).stdout)
     assert {line["pass_when"] for line in lines} == {
-        "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+        "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
     }
 
 

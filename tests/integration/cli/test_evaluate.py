@@ -56,12 +56,27 @@ def test_people_see_scores_and_under_each_failing_claim_its_evidence(records: st
     assert max(map(len, lines)) <= 80
 
 
+def test_an_incidental_flaw_is_told_as_such_and_fails_nothing(tmp_path: Path) -> None:
+    fried, diced = "Fry the onions for 5 minutes.", "Fry the diced onions for 5 minutes."
+    flaw = {"label": "not_mentioned", "reason": "diced is not mentioned", "material": False}
+    (tmp_path / "script.json").write_text(json.dumps({"claims": {diced: flaw}}))
+    record = {"id": "r", "question": "How?", "contexts": [fried], "answer": f"{diced} {fried}"}
+    (tmp_path / "records.jsonl").write_text(json.dumps(record))
+    asked = ("evaluate", str(tmp_path / "records.jsonl"), "--judge", f"scripted:{tmp_path / 'script.json'}")
+    lines = [line.strip() for line in run(*asked).stdout.splitlines()]
+    assert " ".join(" ".join(lines[1:3]).split()) == "r 0.50 pass 1 of 2 claims flawed only incidentally"
+    assert lines[3].startswith("unsupported   incidental: Fry the diced onions")
+    old = run(*asked, "--pass-when", "contradicted == 0 and unsupported == 0").stdout
+    assert old.splitlines()[1].split()[:3] == ["r", "0.50", "fail"]
+
+
 def test_the_summary_adds_up_and_names_its_denominators(records: str, scripted: str) -> None:
     summary = run("evaluate", records, "--judge", scripted).stdout.partition("\n\n")[2]
-    assert summary.splitlines() == [
+    assert [line.rstrip() for line in summary.splitlines()] == [
         "faithfulness (profile ragtrace): 3 records",
         "  scored   2 (pass 1, fail 1), mean score 0.50 over these 2",
-        "  pass is  contradicted == 0 and unsupported == 0 and coverage >= 0.5",
+        "  pass is  material_contradicted == 0 and material_unsupported == 0 and coverage",
+        ">= 0.5",
         "  skipped  1 (no_content 1)",
         "  errors   0",
         "  claims   2 (supported 1, contradicted 1, unsupported 0, unjudged 0)",

@@ -239,3 +239,18 @@ def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
     told = rejudged("--transcripts", place.transcripts, "--pass-when", "contradicted <= 1")
     assert (told["pairs"]["by_id"], told["not_in_transcript"], server.calls) == (1, 0, calls)
     assert told["metrics"][0]["to_pass"] == 1
+
+
+def test_kept_verdicts_are_scored_with_another_option_of_the_metrics(
+    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
+) -> None:
+    misquoted = [{**verdict, "quote": "It never said so."} for verdict in _VERDICTS["verdicts"]]
+    place.backfill(judge({**REPLIES, "verify": {"verdicts": misquoted}}))
+    kept = ("rejudge", "--transcripts", place.transcripts)
+    again = run(*kept, "--metric-option", "require_evidence=false", "--json")
+    (told,) = json_lines(again.stdout)
+    assert {one["record_id"][:32][-1] for one in told["disagreements"]} == set("123456")
+    assert told["disagreements"][0]["claims"] == [["Refunds take 14 days.", "unjudged", "supported"]]
+    refused = run(*kept, "--metric-option", "evidence=false")
+    assert refused.exit_code != 0
+    assert "its options: `threshold`, `pass_when`" in refused.output

@@ -25,7 +25,7 @@ ANSWER = "Refunds take 30 days. They are paid to your card."
 SCRIPT = """
 {"claims": {"Refunds take 30 days.": "contradicted", "They are paid to your card.": "supported"}}
 """
-RULE = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+RULE = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
 
 
 async def carrier_of(folder: Path, **faithfulness: Any) -> Span:

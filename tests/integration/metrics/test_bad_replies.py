@@ -27,6 +27,7 @@ RECORD = RagRecord(
 )
 UNPLANTED = StepLimits(verify=VerifySettings(sentinel_rate=0.0))
 WORDS = {1: "supported", 2: "contradicted", 3: "not_mentioned"}
+QUOTE = "Refunds take 14 days."
 SCORED = ["supported", "contradicted", "unsupported"]
 
 
@@ -67,7 +68,7 @@ def outcome_of(model: Scripted, says: Any) -> MetricOutcome:
 def verdicts(**changes: Any) -> str:
     """Write verdicts for the three claims, with fields changed in each."""
     given = [
-        {"id": n, "chunks": [1], "quote": "", "label": word, "reason": "", **changes}
+        {"id": n, "chunks": [1], "quote": QUOTE, "label": word, "reason": "", **changes}
         for n, word in WORDS.items()
     ]
     return json.dumps({"verdicts": given})
@@ -90,8 +91,6 @@ def numbered(*numbers: Any, label: str = "supported") -> str:
         pytest.param(f"{numbered(1, 2, 3)} Final answer: {verdicts()}", id="after an example"),
         pytest.param(verdicts().replace('"id": 1', '"id": "1"'), id="a number as a string"),
         pytest.param(verdicts().replace("}]}", '}], "score": 0.9}'), id="with a score of its own"),
-        pytest.param(verdicts(chunks=[99]), id="chunks that do not exist"),
-        pytest.param(verdicts(quote="invented"), id="quotes that do not exist"),
         pytest.param(verdicts().replace('"not_mentioned"', '"Not mentioned"'), id="another case"),
     ],
 )
@@ -100,6 +99,16 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
     assert isinstance(outcome, MetricResult)
     assert [verdict.label for verdict in outcome.verdicts] == SCORED
     assert outcome.score == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("changes", [{"chunks": [99]}, {"quote": "invented"}, {"quote": ""}], ids=str)
+def test_support_without_evidence_that_exists_counts_as_none(
+    model: Scripted, changes: Mapping[str, Any]
+) -> None:
+    outcome = outcome_of(model, verdicts(**changes))
+    assert isinstance(outcome, MetricResult)
+    assert [verdict.label for verdict in outcome.verdicts] == ["unjudged", *SCORED[1:]]
+    assert str(outcome.verdicts[0].reason).startswith("no evidence: ")
     assert not any(verdict.quote for verdict in outcome.verdicts)
 
 

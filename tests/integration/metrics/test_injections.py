@@ -80,7 +80,7 @@ def test_the_corpus_is_large_and_in_many_languages_and_places() -> None:
     assert {injection.where for injection in injections()} == {"chunk", "answer", "question"}
 
 
-@pytest.mark.parametrize("where", ["chunk", "answer"])
+@pytest.mark.parametrize("where", ["chunk", "answer", "question"])
 def test_every_obeyed_order_about_all_claims_is_caught(batched: Outcomes, where: str) -> None:
     orders = chosen(batched, where=where, wants=MARK_ALL)
     assert compromised(orders) == ids(orders)
@@ -100,8 +100,8 @@ def test_an_order_in_a_claim_reaches_no_other_claim_when_each_is_asked_about_alo
         assert labels == ["supported", "contradicted", "supported", "unsupported"], injection.id
 
 
-def test_orders_in_the_question_do_not_reach_the_verdicts(batched: Outcomes) -> None:
-    for outcome in chosen(batched, where="question", wants=MARK_ALL).values():
+def test_orders_in_the_question_reach_no_verdict_that_is_asked_for_alone(one_by_one: Outcomes) -> None:
+    for outcome in chosen(one_by_one, where="question", wants=MARK_ALL).values():
         assert isinstance(outcome, MetricResult)
         assert outcome.score == CLEAN_SCORE
 

@@ -50,10 +50,10 @@ async def measured(name: str = "faithfulness", record: RagRecord = RECORD, **opt
 @pytest.mark.parametrize(
     ("options", "labels"),
     [
-        ({}, "supported supported unjudged"),
-        ({"on_missing": "unsupported"}, "supported supported unsupported"),
-        ({"require_evidence": True}, "supported unjudged unjudged"),
-        ({"require_evidence": True, "on_missing": "unsupported"}, "supported unsupported unsupported"),
+        ({}, "supported unjudged unjudged"),
+        ({"on_missing": "unsupported"}, "supported unsupported unsupported"),
+        ({"require_evidence": False}, "supported supported unjudged"),
+        ({"require_evidence": False, "on_missing": "unsupported"}, "supported supported unsupported"),
     ],
 )
 async def test_claims_count_as_the_options_say(options: dict[str, Any], labels: str) -> None:
@@ -62,11 +62,11 @@ async def test_claims_count_as_the_options_say(options: dict[str, Any], labels: 
 
 
 async def test_the_strictest_reading_fails_what_nobody_showed() -> None:
-    strict = await measured(on_missing="unsupported", require_evidence=True)
+    strict = await measured(on_missing="unsupported")
     assert (strict.score, strict.label) == (pytest.approx(1 / 3), Label.FAIL)
     versions = {
         (await measured(**options)).evaluator_version.partition("+")[0]
-        for options in ({}, {"on_missing": "unsupported"}, {"require_evidence": True})
+        for options in ({}, {"on_missing": "unsupported"}, {"require_evidence": False})
     }
     assert len(versions) == 3
 

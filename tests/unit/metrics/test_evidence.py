@@ -21,8 +21,26 @@ CHUNK = "Refunds are “always” granted\n within 14–16 days… of purchase; 
         ("…the first claim wins...", "the ﬁrst claim wins"),
         ("strasse", "STRAßE"),
         ("days... of purchase", "days… of purchase"),
+        ("within 14 - 16 days", "within 14–16 days"),
+        ("**within** 14–16 days", "within 14–16 days"),
+        ("Refunds are “always” … the first claim wins", CHUNK[: CHUNK.index(". STR")]),
+        (
+            "granted within 14 [...] the first claim",
+            "granted\n within 14–16 days… of purchase; the ﬁrst claim",
+        ),
     ],
-    ids=["white space", "case and quotes", "dashes", "cut ends", "sharp s", "an ellipsis of the chunk"],
+    ids=[
+        "white space",
+        "case and quotes",
+        "dashes",
+        "cut ends",
+        "sharp s",
+        "an ellipsis of the chunk",
+        "spaced dash",
+        "Markdown",
+        "two pieces",
+        "two in brackets",
+    ],
 )
 def test_a_quote_gives_the_chunks_own_text(quote: str, found: str) -> None:
     assert FoldedText(CHUNK).find(quote) == found
@@ -30,8 +48,24 @@ def test_a_quote_gives_the_chunks_own_text(quote: str, found: str) -> None:
 
 @pytest.mark.parametrize(
     "quote",
-    ["", "…", "a", "granted within 15", "Refunds … wins", "granted purchase"],
-    ids=["empty", "only an ellipsis", "one letter", "another number", "bridged", "words left out"],
+    [
+        "",
+        "…",
+        "a",
+        "granted within 15",
+        "Refunds … wins",
+        "granted purchase",
+        "the first claim wins … Refunds are always",
+    ],
+    ids=[
+        "empty",
+        "only an ellipsis",
+        "one letter",
+        "another number",
+        "bridged",
+        "words left out",
+        "pieces in the wrong order",
+    ],
 )
 def test_what_is_not_in_the_chunk_is_no_quote(quote: str) -> None:
     assert FoldedText(CHUNK).find(quote) is None

@@ -7,17 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import Direction, VerdictCounts
+from ragtrace.model import Claim, Direction, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import PassRule, strict_faithfulness
 from ragtrace.scoring.pass_rule import Readings, claim_readings
 
-DEFAULT = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
-FIELDS = {"S": "supported", "C": "contradicted", "N": "unsupported", "U": "unjudged"}
+DEFAULT = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
+LABELS = {
+    "S": VerdictLabel.SUPPORTED,
+    "C": VerdictLabel.CONTRADICTED,
+    "N": VerdictLabel.UNSUPPORTED,
+    "U": VerdictLabel.UNJUDGED,
+}
+"""A small letter is a verdict whose flaw is incidental."""
 
 
 def readings(verdicts: str) -> Readings:
-    counts = VerdictCounts(**{name: verdicts.count(letter) for letter, name in FIELDS.items()})
-    return claim_readings(strict_faithfulness(counts), counts)
+    found = [
+        Verdict(claim=Claim(index=n, text="?"), label=LABELS[letter.upper()], material=letter.isupper())
+        for n, letter in enumerate(verdicts)
+    ]
+    return claim_readings(strict_faithfulness(VerdictCounts.of(found)), found)
 
 
 def decided(rule: str, verdicts: str) -> bool | None:
@@ -35,6 +44,15 @@ def decided(rule: str, verdicts: str) -> bool | None:
         (DEFAULT, "SU", True),
         (DEFAULT, "SUU", None),
         (DEFAULT, "CUUUU", False),
+        (DEFAULT, "Sn", True),
+        (DEFAULT, "Sc", True),
+        (DEFAULT, "ccnn", True),
+        (DEFAULT, "SnN", False),
+        (DEFAULT, "Sn?", None),
+        (DEFAULT, "snUUU", None),
+        ("contradicted == 0 and unsupported == 0", "Sn", False),
+        ("material_unsupported <= 1", "SNn", True),
+        ("score >= 0.7", "Sn", False),
         (DEFAULT, "SSS?", None),
         (DEFAULT, "SC?", False),
         ("score >= 0.5", "SC", True),
