@@ -286,20 +286,27 @@ def _kind(sentence: str) -> ClaimKind:
 def _verdicts(
     claims: Sequence[NumberedText], chunks: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> list[GivenVerdict]:
-    """Support every claim that a chunk contains verbatim, so that canary claims pass."""
-    texts = [" ".join(chunk.text.split()) for chunk in chunks]
-    return [
-        GivenVerdict(
-            id=claim.number,
-            chunks=[],
-            quote=(claim.text * ceil(reply_profile.quote))[
-                : min(1000, int(len(claim.text) * reply_profile.quote))
-            ],
-            label="supported" if any(claim.text in text for text in texts) else "not_mentioned",
-            reason=_reason(reply_profile),
-        )
-        for claim in claims
-    ]
+    """Support and quote every claim that a chunk contains verbatim, so that canary claims pass."""
+    texts = [(chunk.number, " ".join(chunk.text.split())) for chunk in chunks]
+    return [_verdict(claim, texts, reply_profile) for claim in claims]
+
+
+def _verdict(
+    claim: NumberedText, texts: Sequence[tuple[int, str]], reply_profile: ReplyProfile
+) -> GivenVerdict:
+    found = [number for number, text in texts if claim.text in text][:1]
+    length = min(1000, int(len(claim.text) * reply_profile.quote))
+    if found and length < len(claim.text):
+        quote = claim.text[:length].rpartition(" ")[0] or claim.text[:1000]
+    else:
+        quote = claim.text[:1000] if found else (claim.text * ceil(reply_profile.quote))[:length]
+    return GivenVerdict(
+        id=claim.number,
+        chunks=found,
+        quote=quote,
+        label="supported" if found else "not_mentioned",
+        reason=_reason(reply_profile),
+    )
 
 
 def _grades(chunks: Sequence[NumberedText], reply_profile: ReplyProfile) -> list[GivenGrade]:

@@ -64,6 +64,11 @@ def pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:
 
 
 def changes_of(texts: tuple[str, ...]) -> tuple[tuple[str, object], ...]:
+    """Read ``KEY=VALUE`` texts; a value is JSON, else text.
+
+    Raises:
+        UsageError: one has no key.
+    """
     found = pairs(texts, "KEY=VALUE, such as judge.timeout=5m")
     return tuple((key, _json_or_text(value)) for key, value in found)
 

@@ -40,6 +40,7 @@ def test_help_names_every_command() -> None:
         "explain",
         "backfill",
         "rejudge",
+        "compare",
         "report",
         "calibrate",
         "doctor",

@@ -43,7 +43,10 @@ async def test_one_of_three_claims_and_one_of_four_sentences_give_f1_of_two_seve
     result = await measured("factual_correctness")
     assert result.score == pytest.approx(2 / 7)
     assert (result.details["precision"], result.details["recall"]) == (pytest.approx(1 / 3), 1 / 4)
-    assert (result.label, result.explanation) == (Label.FAIL, "precision 0.33, recall 0.25")
+    assert (result.label, result.explanation) == (
+        Label.FAIL,
+        "precision 0.33, recall 0.25; score 0.2857, threshold 0.5",
+    )
     assert [(v.claim.text, v.label.value) for v in result.verdicts] == [
         ("Refunds take 14 days.", "supported"),
         ("Our shop opened in 1989.", "contradicted"),
@@ -90,7 +93,8 @@ async def test_one_of_three_claims_is_wrong_by_an_irrelevant_chunk() -> None:
     result = await measured("noise_sensitivity")
     assert result.score == pytest.approx(1 / 3)
     assert (result.details["relevant"], result.details["invented"]) == (0, pytest.approx(1 / 3))
-    assert (result.label, result.explanation) == (Label.PASS, "1 of 3 claims wrong by an irrelevant chunk")
+    told = "1 of 3 claims wrong by an irrelevant chunk; score 0.3333, threshold 0.5"
+    assert (result.label, result.explanation) == (Label.PASS, told)
     [noise] = result.verdicts
     assert (noise.claim.text, noise.label.value) == ("Our shop opened in 1989.", "contradicted")
     assert (noise.chunk_ids, noise.quote) == (("old",), "Our shop opened in 1989")
@@ -135,7 +139,7 @@ async def test_ids_are_looked_up_in_the_ranking(
 
 async def test_what_is_missing_is_named() -> None:
     result = await measured("retrieval_recall", of_ids("ax", "abc"))
-    assert result.explanation == "2 of 3 reference ids not retrieved: b, c"
+    assert result.explanation == "2 of 3 reference ids not retrieved: b, c; score 0.3333, threshold 0.5"
     assert result.details["precision"] == 0.5
 
 

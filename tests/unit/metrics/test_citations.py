@@ -33,7 +33,8 @@ async def test_of_four_claims_three_are_cited_and_two_of_them_by_what_says_so() 
     result = await measured(answer)
     assert (result.score, result.details["cited_share"]) == (pytest.approx(2 / 3), 3 / 4)
     assert (result.details["marks"], result.details["marks_unknown"]) == (3, 0)
-    assert result.explanation == "1 of 3 cited claims not supported by what they cite"
+    told = "1 of 3 cited claims not supported by what they cite; score 0.6667, threshold 0.5"
+    assert result.explanation == told
     [wrong] = [verdict for verdict in result.verdicts if verdict.label.value == "unsupported"]
     assert (wrong.claim.text, wrong.chunk_ids) == ("The shop is blue [1].", ("faq",))
     assert wrong.reason == "it cites [1], which does not support it"
