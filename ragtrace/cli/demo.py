@@ -36,13 +36,6 @@ class DemoOptions:
         show_default=True,
         help="Answers a second.",
     )
-    patience_s: float = option(
-        "--patience",
-        type=click.FloatRange(min=1),
-        default=120.0,
-        show_default=True,
-        help="Give up after so many seconds without a new verdict.",
-    )
 
 
 @command()

@@ -39,6 +39,8 @@ from ragtrace.traces.trace import Span
 PAGE_PORT: Final = 4330
 _POLL_S: Final = 0.1
 _STOP_TIMEOUT_S: Final = 30
+_PATIENCE_S: Final = 120
+"""Without a new verdict."""
 _PAGE_TRIES: Final = 50
 _LOCAL_OTLP: Final = "http://localhost:4317"
 _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
@@ -102,8 +104,7 @@ def run_demo(options: DemoOptions) -> None:
     if found.missing:
         raise RagtraceError(
             f"{found.missing} of {many(len(sample), 'answer')} got no verdict, and none came for"
-            f" {options.patience_s:.0f} s: run `ragtrace doctor` to check that the judge answers; a slow"
-            " judge needs a larger --patience"
+            f" {_PATIENCE_S} s: run `ragtrace doctor` to check that the judge answers"
         )
 
 
@@ -430,7 +431,7 @@ def _play(
         finally:
             ragtrace.uninstrument()
         last_news = time.monotonic()
-        while found.missing and time.monotonic() - last_news < options.patience_s:
+        while found.missing and time.monotonic() - last_news < _PATIENCE_S:
             if collect():
                 last_news = time.monotonic()
             time.sleep(_POLL_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragtrace.cli.render import by_kind, many, one_line, shortened
@@ -114,7 +115,7 @@ def tally_lines(tally: MetricTally) -> Iterator[str]:
         + better
     )
     if tally.pass_when:
-        yield f"  pass is  {tally.pass_when}"
+        yield from wrap(f"  pass is  {tally.pass_when}", 79, subsequent_indent=" " * 11)
     yield f"  skipped  {by_kind(tally.skipped)}"
     yield f"  errors   {by_kind(tally.errors)}"
     yield from _counted("claims", "claim", tally.claims)

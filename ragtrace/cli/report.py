@@ -97,14 +97,6 @@ class FigureOptions:
         metavar="PATH",
         help="The file of reviews of `ragtrace ui`: those in random order correct faithfulness.",
     )
-    drop: float = option(
-        "--detect",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        default=0.05,
-        show_default=True,
-        metavar="DROP",
-        help="Show how many answers it takes to detect a fall of the pass rate by DROP.",
-    )
 
     def __post_init__(self) -> None:
         """Refuse what makes no report."""

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_DROP: Final = 0.05
+"""Of the pass rate: the report says how many answers it takes to detect it."""
 _AT_ONCE: Final = 500
 _OPENED_AT_ONCE: Final = 8
 _MOST_OPENED: Final = 500
@@ -91,7 +93,7 @@ def _request(figures: FigureOptions) -> ReportRequest:
         judge=figures.judge,
         cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
-        drop=figures.drop,
+        drop=_DROP,
     )
 
 

@@ -23,6 +23,7 @@ from ragtrace.metrics.judge_card import JudgeCard, card_of, card_state
 from ragtrace.metrics.registry import problem_in, valid_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
+    Direction,
     Evaluation,
     Gap,
     MetricFailure,
@@ -205,6 +206,8 @@ def _with_threshold(outcome: MetricOutcome) -> MetricOutcome:
     if not isinstance(outcome, MetricResult) or outcome.score is None or outcome.threshold is None:
         return outcome
     compared = f"score {round(outcome.score, 4):g}, threshold {outcome.threshold:g}"
+    if outcome.direction is Direction.LOWER_IS_BETTER:
+        compared += " at most"
     return replace(outcome, explanation="; ".join(filter(None, (outcome.explanation, compared))))
 
 

@@ -9,7 +9,6 @@ from typing import Final
 from ragtrace.metrics import metric_named
 from ragtrace.model import (
     ChunkVerdict,
-    Direction,
     Evaluation,
     Label,
     MetricFailure,
@@ -103,8 +102,7 @@ def _verdict_on(outcome: MetricOutcome) -> str:
         return f"not measured, {why} (allow_skipped=True lets this pass)"
     if outcome.threshold is None:
         return f"{outcome.score:.3f}, passes when {outcome.pass_when}; {outcome.explanation}".rstrip("; ")
-    must = "at least" if outcome.direction is Direction.HIGHER_IS_BETTER else "at most"
-    return f"{outcome.score:.3f}, must be {must} {outcome.threshold:g}; {outcome.explanation}".rstrip("; ")
+    return outcome.explanation
 
 
 def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:

@@ -25,7 +25,7 @@ def test_the_message_names_scores_claims_and_chunks() -> None:
         assert_faithful(RECORD, judge=ScriptedJudge())
     assert str(caught.value).splitlines() == [
         "record returns fails 1 of 1 metrics (judge scripted:scripted)",
-        "faithfulness: 0.500, must be at least 1; 1 of 2 claims contradicted",
+        "faithfulness: 1 of 2 claims contradicted; score 0.5, threshold 1",
         "  contradicted: Orders can be returned within 30 days.",
         "    faq-12: “Orders can be returned within 14 days.”",
         "    the numbers differ",
