@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.gullible_model import chunks_in, numbered, sections
@@ -24,16 +24,22 @@ def answered(reply: Any, request: Mapping[str, Any]) -> Any:
     if not isinstance(reply, dict) or "verdicts" not in reply or "claims" not in found:
         return reply
     scripted = {given["id"]: given for given in reply["verdicts"]}
-    shown = " ".join(" ".join(chunk.text.split()) for chunk in chunks_in(found))
+    chunks = [" ".join(chunk.text.split()) for chunk in chunks_in(found)]
     return {
         **reply,
         "verdicts": [
-            scripted.get(claim.number) or _right(claim.number, in_chunks=claim.text in shown)
+            _verdict(claim.number, scripted.get(claim.number), claim.text, chunks)
             for claim in numbered(found["claims"])
         ],
     }
 
 
-def _right(number: int, *, in_chunks: bool) -> dict[str, Any]:
-    label = "supported" if in_chunks else "not_mentioned"
-    return {"id": number, "chunks": [1], "quote": "", "label": label, "reason": ""}
+def _verdict(number: int, given: Any, claim: str, chunks: Sequence[str]) -> dict[str, Any]:
+    is_shown = any(claim in chunk for chunk in chunks)
+    if given is None or (is_shown and given["label"] != "supported"):  # of an answer with fewer claims
+        return {"id": number, "chunks": [1], "quote": "", "label": "not_mentioned", "reason": ""} | (
+            {"label": "supported"} if is_shown else {}
+        )
+    if given["label"] == "supported" and not any(given["quote"] in chunk for chunk in chunks):
+        return {**given, "chunks": [1], "quote": " ".join(chunks[0].split()[:5])}
+    return dict(given)

@@ -107,7 +107,7 @@ def test_the_core_brings_neither_an_extra_nor_what_develops_it(core: Path) -> No
 
 @pytest.mark.parametrize("command", WORKS)
 def test_a_command_of_the_core_works(core: Path, folder: Path, command: str) -> None:
-    if command == "rejudge":
+    if command in ("rejudge", "compare"):
         _transcripts(core, folder)
     done = ragtrace(core, folder, command, *WORKS[command])
     assert done.returncode == 0, done.stderr
