@@ -23,7 +23,7 @@ def test_the_score_is_the_share_of_sentences_that_are_not_rude() -> None:
     [result] = evaluate_sync(record, metrics=[Politeness()], judge=ScriptedJudge(say)).results
     assert result.score == 0.5
     assert result.label == "fail"
-    assert result.explanation == "1 of 2 sentences rude: 1"
+    assert result.explanation == "1 of 2 sentences rude: 1; score 0.5, threshold 1"
 
 
 def test_it_keeps_what_every_metric_promises() -> None:
