@@ -75,8 +75,8 @@ def test_the_summary_adds_up_and_names_its_denominators(records: str, scripted: 
     assert [line.rstrip() for line in summary.splitlines()] == [
         "faithfulness (profile ragtrace): 3 records",
         "  scored   2 (pass 1, fail 1), mean score 0.50 over these 2",
-        "  pass is  material_contradicted == 0 and material_unsupported == 0 and coverage",
-        "           >= 0.5",
+        "  pass is  material_contradicted == 0 and material_unsupported == 0 and",
+        "           coverage >= 0.5",
         "  skipped  1 (no_content 1)",
         "  errors   0",
         "  claims   2 (supported 1, contradicted 1, unsupported 0, unjudged 0)",
