@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -222,6 +221,8 @@ def _sampled(
     answers: Mapping[AnswerKey, float | None], number: int | None
 ) -> Mapping[AnswerKey, float | None]:
     """Draw some, always the same ones: each has the same chance."""
+    from hashlib import sha256
+
     if number is None or number >= len(answers):
         return answers
     share = number / len(answers)

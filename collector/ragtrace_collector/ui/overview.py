@@ -163,14 +163,14 @@ async def show_comparison(request: Request) -> Response:
     """
     check_parameters(request, *_FIELDS, "dimension", "a", "b")
     site, asked = site_of(request), request.query_params
+    now_ns = site.clock.now_ns()
+    query = read_query({"since": _DEFAULT_SINCE, **asked}, now_ns=now_ns)
+    scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
     dimension, names = asked.get("dimension", ""), (asked.get("a", ""), asked.get("b", ""))
     if dimension not in _COMPARED or not all(names):
         raise InputError(f"a comparison needs `a`, `b` and a `dimension` of {', '.join(_COMPARED)}")
-    now_ns = site.clock.now_ns()
-    query = read_query({"since": _DEFAULT_SINCE, **asked}, now_ns=now_ns)
     if query.problems:
         raise InputError(" ".join(f"`{name}`: {problem}" for name, problem in query.problems.items()))
-    scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
     sides = [
         await _side(site.index, name, replace(scope, **{dimension: name}))  # type: ignore[arg-type]
         for name in names

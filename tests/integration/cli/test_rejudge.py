@@ -244,13 +244,14 @@ def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
 def test_kept_verdicts_are_scored_with_another_option_of_the_metrics(
     place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
 ) -> None:
-    misquoted = [{**verdict, "quote": "It never said so."} for verdict in _VERDICTS["verdicts"]]
-    place.backfill(judge({**REPLIES, "verify": {"verdicts": misquoted}}))
+    unquoted = [{**verdict, "quote": ""} for verdict in _VERDICTS["verdicts"]]
+    place.backfill(judge({**REPLIES, "verify": {"verdicts": unquoted}}))
     kept = ("rejudge", "--transcripts", place.transcripts)
     again = run(*kept, "--metric-option", "require_evidence=false", "--json")
     (told,) = json_lines(again.stdout)
-    assert {one["record_id"][:32][-1] for one in told["disagreements"]} == set("123456")
-    assert told["disagreements"][0]["claims"] == [["Refunds take 14 days.", "unjudged", "supported"]]
+    assert {one["names"][0][:32][-1] for one in told["changes"]} == set("123456")
+    claim = {"text": "Refunds take 14 days.", "first": "unjudged", "second": "supported"}
+    assert told["changes"][0]["claims"] == [claim]
     refused = run(*kept, "--metric-option", "evidence=false")
     assert refused.exit_code != 0
     assert "its options: `threshold`, `pass_when`" in refused.output
