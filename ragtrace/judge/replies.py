@@ -107,7 +107,7 @@ def _entries(values: Sequence[Any], reply_type: type[BaseModel]) -> Sequence[Map
     for name, info in reply_type.model_fields.items():
         [kind] = get_args(info.annotation)[:1] or [None]
         if get_origin(info.annotation) is list and isinstance(kind, type) and issubclass(kind, BaseModel):
-            wanted = kind.model_fields.keys()
+            wanted = {field for field, told in kind.model_fields.items() if told.is_required()}
             found = [value for value in values if isinstance(value, Mapping) and wanted <= value.keys()]
             return [{name: found}] if found else []
     return []

@@ -320,7 +320,7 @@ class Place:
         (folder / "prices.toml").write_text(_prices(1))
         (folder / "other_prices.toml").write_text(_prices(2))
         built_in = files("ragtrace.metrics").joinpath("prompts/verify.v4.md").read_text("utf-8")
-        (folder / "verify.md").write_text(built_in.replace("version: 3", "version: mine"))
+        (folder / "verify.md").write_text(built_in.replace("version: 4", "version: mine"))
         calibration = {"provider": "likely", "model": "base", "form": "logprobs", "threshold": 0.4}
         measured = {"files": ["x"], "answers": 1, "claims": 1, "balanced_accuracy": 0.9}
         found = CardSet(

@@ -69,8 +69,8 @@ MUTANTS: Final = (
         promise="evidence",
         breaks="a quote is believed, wherever it comes from",
         file=_EVIDENCE,
-        old="        return None if at is None else self._text[",
-        new="        return bare if at is None else self._text[",
+        old="        return None if found is None else self._text[found]",
+        new="        return bare if found is None else self._text[found]",
         tests=(f"{_EVIDENCE_TESTS}::test_what_is_not_in_the_chunk_is_no_quote",),
     ),
 )
