@@ -93,7 +93,7 @@ async def test_one_of_three_claims_is_wrong_by_an_irrelevant_chunk() -> None:
     result = await measured("noise_sensitivity")
     assert result.score == pytest.approx(1 / 3)
     assert (result.details["relevant"], result.details["invented"]) == (0, pytest.approx(1 / 3))
-    told = "1 of 3 claims wrong by an irrelevant chunk; score 0.3333, threshold 0.5"
+    told = "1 of 3 claims wrong by an irrelevant chunk; score 0.3333, threshold 0.5 at most"
     assert (result.label, result.explanation) == (Label.PASS, told)
     [noise] = result.verdicts
     assert (noise.claim.text, noise.label.value) == ("Our shop opened in 1989.", "contradicted")
