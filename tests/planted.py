@@ -37,9 +37,8 @@ def answered(reply: Any, request: Mapping[str, Any]) -> Any:
 def _verdict(number: int, given: Any, claim: str, chunks: Sequence[str]) -> dict[str, Any]:
     is_shown = any(claim in chunk for chunk in chunks)
     if given is None or (is_shown and given["label"] != "supported"):  # of an answer with fewer claims
-        return {"id": number, "chunks": [1], "quote": "", "label": "not_mentioned", "reason": ""} | (
-            {"label": "supported"} if is_shown else {}
-        )
+        label = "supported" if is_shown else "not_mentioned"
+        return {"id": number, "chunks": [1], "quote": "", "label": label, "reason": ""}
     if given["label"] == "supported" and not any(given["quote"] in chunk for chunk in chunks):
         return {**given, "chunks": [1], "quote": " ".join(chunks[0].split()[:5])}
     return dict(given)

@@ -92,7 +92,7 @@ def _outcome(row: dict[str, Any], version: str) -> MetricOutcome:
             metric=metric,
             profile=profile,
             error_type=str(row["error_type"]),
-            message=str(row["message"]),
+            message=str(row["explanation"]),
             evaluator_version=version,
         )
     known = {each.name for each in fields(Claim)} - {"text", "index"}

@@ -124,9 +124,7 @@ async def _compared(names: tuple[str, str], compared: ComparedOptions) -> Versio
 
 
 def _is_source(name: str) -> bool:
-    path, _, _ = name.partition("#")
-    kinds = ("store:", "file:", "otlp-file:", *(f"{kind}:" for kind in BACK_ENDS))
-    return name.startswith(kinds) or Path(path).exists()
+    return _is_address(name) or name.startswith("file:") or Path(name.partition("#")[0]).exists()
 
 
 def _group(read: _Read, name: str, by: str) -> ComparedSide:
