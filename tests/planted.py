@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragtrace.metrics._evidence import FoldedText
 from tests.gullible_model import chunks_in, numbered, sections
 
 __all__ = ["answered"]
@@ -39,6 +40,7 @@ def _verdict(number: int, given: Any, claim: str, chunks: Sequence[str]) -> dict
     if given is None or (is_shown and given["label"] != "supported"):  # of an answer with fewer claims
         label = "supported" if is_shown else "not_mentioned"
         return {"id": number, "chunks": [1], "quote": "", "label": label, "reason": ""}
-    if given["label"] == "supported" and not any(given["quote"] in chunk for chunk in chunks):
+    is_quoted = any(FoldedText(chunk).find(given["quote"]) for chunk in chunks)
+    if given["label"] == "supported" and not is_quoted:
         return {**given, "chunks": [1], "quote": " ".join(chunks[0].split()[:5])}
     return dict(given)

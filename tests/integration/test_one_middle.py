@@ -94,6 +94,9 @@ METRIC: Mapping[str, Setting] = {
     "pass_when": Setting(value="contradicted == 0"),
     "prompts": Setting(value={"verify": "{folder}/verify.md"}),
     "options": Setting(value={"judge_truncated": True}),
+    "criterion": Setting(
+        value="The answer names a number of days.", beside={"evaluate.metrics.0.name": "names_days"}
+    ),
 }
 ATTACH: Mapping[str, Setting] = {
     "mode": Setting(value="append", enters_version=False),

@@ -18,7 +18,7 @@ from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.postgres_server import Postgres, running_postgres
-from tests.backends.process import eventually
+from tests.backends.process import eventually, free_ports
 from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
@@ -148,9 +148,11 @@ def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost(
 def test_a_worker_that_dies_while_the_database_is_away_comes_back_with_it(
     tmp_path: Path, back_end: OtlpReceiver
 ) -> None:
+    [port] = free_ports(1)  # of its own, each worker has one that goes with it
+    receive = {"grpc": f"127.0.0.1:{port}", "http": None}
     with (
         running_postgres() as postgres,
-        started(tmp_path, postgres.new_database(), back_end, "--workers", "2") as collector,
+        started(tmp_path, postgres.new_database(), back_end, "--workers", "2", receive=receive) as collector,
     ):
         eventually(lambda: collector.log.read_text().count("listening") == 2, what="both")
         postgres.stop()
