@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from ragtrace.compat import _ragas_prompts as prompts
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.steps.questions import cosine
+from ragtrace.metrics.steps import cosine
 from ragtrace.model import (
     ChunkVerdict,
     Claim,

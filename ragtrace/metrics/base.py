@@ -11,7 +11,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource, read_prompts
-from ragtrace.metrics.steps.table import prompts_of
+from ragtrace.metrics.steps import prompts_of
 from ragtrace.model import (
     ChunkVerdict,
     Diagnosis,

@@ -14,7 +14,7 @@ from ragtrace.errors import JudgeCompromised
 from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics._canaries import CanaryClaims
+from ragtrace.metrics._evidence import CanaryClaims
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord

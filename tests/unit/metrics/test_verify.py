@@ -13,7 +13,7 @@ from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply, YesNoIn
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
-from ragtrace.metrics.steps.verify import Verification
+from ragtrace.metrics.verify import Verification
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest, YesProbability
