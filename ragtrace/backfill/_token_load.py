@@ -46,7 +46,7 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics.asking import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import JudgeReply, JudgeRequest, YesProbability
 from ragtrace.sentences import split_sentences
 

@@ -16,11 +16,11 @@ from ragtrace.backfill.progress import ResumableRun
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.selection import Item, SearchedUpTo, SelectedRecord, Selection, choose, session_turns
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgedAnswer
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, Judge, TraceReader
 from ragtrace.stats import ratio_total
 from ragtrace.traces.attach import AttachOptions

@@ -24,22 +24,23 @@ from ragtrace.backfill.selection import (
     session_turns,
 )
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.judging import (
+from ragtrace.conversations import (
+    MOST_CHARS,
+    SessionFindings,
     SessionName,
+    SessionSettings,
+    Turn,
+    TurnCheck,
+    check_of_json,
+    check_turn,
+    digest_of,
     judge_session,
     placed_turn,
     session_of,
     session_span,
     span_id_of,
-    undecided_turn,
-)
-from ragtrace.conversations.turns import (
-    MOST_CHARS,
-    SessionSettings,
-    Turn,
-    digest_of,
     turn_of_json,
+    undecided_turn,
     wants_earlier_turns,
     with_earlier_turns,
 )
@@ -53,9 +54,7 @@ from ragtrace.errors import (
 )
 from ragtrace.http.retry import ReadRetries, Sleep
 from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord
-from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluation import no_rag_call
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator, attach, no_rag_call
 from ragtrace.ports import Clock, Metric, SpanSink, TraceReader
 from ragtrace.sqlite_file import open_temporary
 from ragtrace.traces.attach import AttachOptions

@@ -11,12 +11,10 @@ from ragtrace import semconv
 from ragtrace.backends.search_windows import windows
 from ragtrace.backfill.progress import KeptTurns, ResumableRun
 from ragtrace.backfill.report import RunCounts
-from ragtrace.conversations.judging import turn_on_carrier, undecided_turn
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings, turn_on_carrier, undecided_turn
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.model import RagRecord, Sample, Screening
-from ragtrace.pipeline.evaluation import suspicion_of
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator, suspicion_of
 from ragtrace.ports import TraceQuery, TraceReader, TraceSearch
 from ragtrace.sampling import SamplingPlan, keeps
 from ragtrace.traces.attach import carrier_span_id, tenant_of

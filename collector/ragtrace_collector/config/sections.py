@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
 from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec

@@ -10,10 +10,9 @@ from itertools import chain
 from typing import Final
 
 from ragtrace.budget import Budget, BudgetGuard, OverBudget, SpendLedger
-from ragtrace.drift.evidence import flips, weigh
-from ragtrace.drift.runs import Anchor, AnchorRun, AnchorScore, AnchorSet, RunResult, read_anchors
+from ragtrace.drift import Anchor, AnchorRun, AnchorScore, AnchorSet, RunResult, flips, read_anchors, weigh
 from ragtrace.model import Evaluation, Label, MetricFailure, MetricResult
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import BudgetPeriodsConfig

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
+from ragtrace.drift import AnchorRun, DriftState, RunResult, SeenModel
 from ragtrace.ports import Clock
 from ragtrace_collector.drift.check import DriftCheck
 from ragtrace_collector.judge.guard import JudgeGuard

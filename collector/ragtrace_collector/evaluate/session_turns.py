@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragtrace import semconv
-from ragtrace.conversations.judging import placed_turn, session_of
-from ragtrace.conversations.turns import turn_of_json, wants_earlier_turns, with_earlier_turns
+from ragtrace.conversations import (
+    placed_turn,
+    session_of,
+    turn_of_json,
+    wants_earlier_turns,
+    with_earlier_turns,
+)
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span

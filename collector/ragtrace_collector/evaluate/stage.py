@@ -16,7 +16,7 @@ from ragtrace import semconv
 from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, JudgedAnswer, RagRecord, Status, outcome_of
-from ragtrace.pipeline.carriers import attach
+from ragtrace.pipeline import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
 from ragtrace.traces.attach import addition_of, without_evaluation_objects

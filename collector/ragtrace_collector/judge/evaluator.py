@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.evaluator import Evaluator, JudgeAround, JudgeRole
+from ragtrace.pipeline import Evaluator, JudgeAround, JudgeRole
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 from ragtrace_collector.judge.spec import evaluator_spec_of

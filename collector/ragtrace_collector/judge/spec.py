@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from ragtrace.judge import CacheSettings
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.evaluator import EvaluatorSpec, MetricSpec, VerifySpec
+from ragtrace.pipeline import EvaluatorSpec, MetricSpec, VerifySpec
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ragtrace.drift.runs import AnchorRun, SeenModel
+from ragtrace.drift import AnchorRun, SeenModel
 from ragtrace.sql import Db
 from ragtrace_collector.store.database import Commits
 

@@ -33,7 +33,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.reviews import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui._answer_parts import (

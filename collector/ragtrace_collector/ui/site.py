@@ -17,7 +17,7 @@ from ragtrace.answers.port import AnswerGone, AnswerSource
 from ragtrace.answers.shown import FILTERS
 from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.ports import Clock
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -38,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="a judge that failed gives the score 0",
-        file="ragtrace/pipeline/evaluation.py",
+        file="ragtrace/pipeline.py",
         old="        return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)\n",
         new="        return replace(\n"
         "            _skipped(metric, steps, Gap(part=Part.ANSWER, reason=SkipReason.NO_CLAIMS)),\n"

@@ -20,7 +20,7 @@ from ragtrace.model import (
     SkipReason,
     Usage,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Embeddings
 from ragtrace.scoring import PROFILES, scored_metrics
 

@@ -18,7 +18,7 @@ from ragtrace.metrics._evidence import CanaryClaims
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in all of Europe.")

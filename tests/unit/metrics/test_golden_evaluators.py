@@ -33,7 +33,7 @@ from ragtrace.judge_forms import (
 from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, metric_named
 from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import Embeddings, FreeText, JudgeRequest, Metric, YesProbability
 from ragtrace.scoring import PROFILES
 
