@@ -24,7 +24,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.scoring import coverage, relevant_share, serving_share, strict_faithfulness
-from ragtrace.scoring.pass_rule import SCORE, Readings
+from ragtrace.scoring.formulas import SCORE, Readings
 
 
 class AnswerRelevance(BuiltInMetric):

@@ -25,7 +25,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
+from ragtrace.scoring.formulas import SCORE, PassRule, Readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

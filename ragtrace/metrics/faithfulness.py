@@ -44,7 +44,7 @@ from ragtrace.scoring import (
     strict_faithfulness,
     ungrounded_share,
 )
-from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
+from ragtrace.scoring.formulas import CLAIM_READINGS, Readings, claim_readings
 from ragtrace.sentences import Sentence, split_sentences
 
 

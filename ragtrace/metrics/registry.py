@@ -43,8 +43,8 @@ _BUILT_IN = {
     "retrieval_ndcg": "ragtrace.metrics.retrieval:RetrievalNdcg",
     "retrieval_recall": "ragtrace.metrics.retrieval:RetrievalRecall",
 }
-_TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
-_PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
+_TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool:open_tool_metric", GROUP)
+_PROFILED = EntryPoint("profile", "ragtrace.compat.tool:ProfileMetric", GROUP)
 """Scores the verdicts of a built-in metric by another tool's rule."""
 
 

@@ -50,7 +50,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a request is let through that would exceed a limit",
-        file="ragtrace/budget/windows.py",
+        file="ragtrace/budget/reserve.py",
         old="exceeded_by(before + estimate))",
         new="exceeded_by(before))",
         tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),

@@ -11,7 +11,7 @@ import pytest
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
 from ragtrace.budget import Price, Prices
-from ragtrace.compat.tool_metric import ToolPrompted, tool_named
+from ragtrace.compat.tool import ToolPrompted, tool_named
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ragtrace.compat.tool_metric import tool_metrics
+from ragtrace.compat.tool import tool_metrics
 from ragtrace.errors import ConfigError, JudgeCutOff, JudgeNonsense, JudgeUnable
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import (
