@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ragtrace.judge.cascade import ScreenSpec
+from ragtrace.judge.layers import ScreenSpec
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge

@@ -2,7 +2,7 @@
 before it is made, or it is not made.
 
 An attempt is reserved with a cost estimate, which is replaced by the actual cost. After a crash in between,
-the estimate stays counted. If a judge reports its HTTP requests (`ragtrace.judge.calls`), each one is
+the estimate stays counted. If a judge reports its HTTP requests (`ragtrace.judge.layers`), each one is
 counted: an attempt may take several, and failed ones count.
 
 The rules are here once; what was spent is stored by a `SpendLedger`: in a collector's store, or in the
@@ -25,8 +25,7 @@ from pydantic import BaseModel
 
 from ragtrace.budget.prices import Price, Prices
 from ragtrace.errors import ConfigError, JudgeError, JudgeOverBudget, JudgeTimeout
-from ragtrace.judge.calls import JudgeCall, watched_by
-from ragtrace.judge.layers import JudgeLayer
+from ragtrace.judge.layers import JudgeCall, JudgeLayer, watched_by
 from ragtrace.judge.replies import reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
@@ -453,7 +452,7 @@ class RequestCost:
 
     @asynccontextmanager
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
-        """Count a request; implements `ragtrace.judge.calls.CallObserver`.
+        """Count a request; implements `ragtrace.judge.layers.CallObserver`.
 
         Raises:
             JudgeOverBudget: the budget has no room for it.

@@ -22,7 +22,7 @@ from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
 from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
-from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec
+from ragtrace.judge.layers import DEFAULT_BAND, ScreenSpec
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace.validation import in_words
