@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -335,6 +336,27 @@ def one_a_number(pack: Iterable[NumberedText]) -> list[NumberedText]:
     for piece in pack:
         texts.setdefault(piece.number, []).append(piece.text)
     return [NumberedText(number=number, text="\n".join(parts)) for number, parts in texts.items()]
+
+
+async def ask_each(
+    step: Step[Any, Any, Any],
+    material: Material,
+    items: Sequence[NumberedText],
+    size: int,
+    give: Callable[[tuple[NumberedText, ...]], BaseModel],
+) -> ItemReplies[Any]:
+    """Ask about items, at most ``size`` a request; ``give`` makes a request's material of some of them."""
+
+    async def ask(
+        some: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
+    ) -> ItemReplies[Any]:
+        reply = await material.judge.ask(step.request(give(tuple(some)), material, again=again))
+        listed = ((entry.id, entry) for entry in getattr(reply.value, step.items or ""))
+        return ItemReplies.check(listed, asked=some, abstained=reply.abstained, notes=reply.notes)
+
+    nothing: ItemReplies[Any] = ItemReplies(found={})
+    answers = await together(ask_items(batch, ask, ItemReplies.cut_off) for batch in batches(items, size))
+    return reduce(ItemReplies.joined, answers, nothing)
 
 
 _AGAIN: Final = (

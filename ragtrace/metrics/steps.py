@@ -77,6 +77,7 @@ from ragtrace.metrics.asking import (
     Material,
     PartialAnswers,
     Step,
+    ask_each,
     ask_items,
     batches,
     both,
@@ -296,19 +297,29 @@ async def grade_statements(material: Material) -> tuple[Verdict, ...]:
     numbered = [
         NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements
     ]
-    ask, cut_off = partial(_ask_relevance, material), ItemReplies[GivenRelevance].cut_off
-    calls = batches(numbered, material.limits.statements_per_call)
-    answers = await together(ask_items(call, ask, cut_off) for call in calls)
-    return tuple(_graded(statement, answers) for statement in statements)
+    question = material.record.question or ""
+    replies: ItemReplies[GivenRelevance] = await ask_each(
+        RELEVANCE,
+        material,
+        numbered,
+        material.limits.statements_per_call,
+        lambda some: RelevanceInput(question=question, statements=some),
+    )
+    return tuple(
+        Verdict(claim=statement.claim, label=_RELEVANCES[found.relevance])
+        if (found := replies.found.get(item.number))
+        else _unjudged(statement.claim, item.number, replies)
+        for statement, item in zip(statements, numbered, strict=True)
+    )
 
 
-async def _ask_relevance(
-    material: Material, statements: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
-) -> ItemReplies[GivenRelevance]:
-    given = RelevanceInput(question=material.record.question or "", statements=tuple(statements))
-    reply = await material.judge.ask(RELEVANCE.request(given, material, again=again))
-    grades = ((grade.id, grade) for grade in reply.value.statements)
-    return ItemReplies.check(grades, asked=statements, abstained=reply.abstained, notes=reply.notes)
+def _unjudged(claim: Claim, number: int, replies: ItemReplies[Any]) -> Verdict:
+    return Verdict(
+        claim=claim,
+        label=VerdictLabel.UNJUDGED,
+        reason=replies.given_up[number],
+        omitted=number in replies.omitted,
+    )
 
 
 def _render_relevance(given: RelevanceInput, code: str) -> str:
@@ -327,16 +338,6 @@ RELEVANCE: Final = Step(
 )
 
 
-def _graded(statement: Statement, answers: Sequence[ItemReplies[GivenRelevance]]) -> Verdict:
-    number = statement.claim.index + 1
-    for answer in answers:
-        if number in answer.found:
-            return Verdict(claim=statement.claim, label=_RELEVANCES[answer.found[number].relevance])
-    reason = next(answer.given_up[number] for answer in answers if number in answer.given_up)
-    omitted = any(number in answer.omitted for answer in answers)
-    return Verdict(claim=statement.claim, label=VerdictLabel.UNJUDGED, reason=reason, omitted=omitted)
-
-
 _GRADES: Mapping[ChunkRelevance, VerdictLabel] = {
     2: VerdictLabel.RELEVANT,
     1: VerdictLabel.PARTLY_RELEVANT,
@@ -353,9 +354,17 @@ async def grade_chunks(material: Material) -> Grading:
     chunks, limits = material.record.chunks, material.limits
     reference = (material.record.reference or "").strip() or None
     packs = _packs(chunks, material.fence_code, limits.context_chars)
-    calls = [batch for pack in packs[: limits.max_packs] for batch in batches(pack, limits.chunks_per_call)]
-    ask, cut_off = partial(_ask_grades, material, reference), ItemReplies[GivenGrade].cut_off
-    answers = await together(ask_items(call, ask, cut_off) for call in calls)
+    question = material.record.question or ""
+    answers: list[ItemReplies[GivenGrade]] = await together(
+        ask_each(
+            CHUNKS,
+            material,
+            pack,
+            limits.chunks_per_call,
+            lambda some: ChunksInput(question=question, reference=reference, chunks=some),
+        )
+        for pack in packs[: limits.max_packs]
+    )
     pieces = Counter(piece.number for pack in packs for piece in pack)
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(
@@ -371,20 +380,6 @@ async def grade_chunks(material: Material) -> Grading:
         rejected=sum(answer.rejected for answer in answers),
         with_reference=reference is not None,
     )
-
-
-async def _ask_grades(
-    material: Material,
-    reference: str | None,
-    chunks: Sequence[NumberedText],
-    answered: Sequence[NumberedText],
-    again: bool,
-) -> ItemReplies[GivenGrade]:
-    question = material.record.question or ""
-    given = ChunksInput(question=question, reference=reference, chunks=tuple(chunks))
-    reply = await material.judge.ask(CHUNKS.request(given, material, again=again))
-    grades = ((grade.id, grade) for grade in reply.value.chunks)
-    return ItemReplies.check(grades, asked=chunks, abstained=reply.abstained, notes=reply.notes)
 
 
 def _render_chunks(given: ChunksInput, code: str) -> str:
@@ -635,27 +630,18 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 async def check_criteria(material: Material, criteria: Sequence[str]) -> Mapping[str, Verdict]:
     """Ask whether the answer meets each of these criteria."""
-    shown = material.sentences
+    shown, question = material.sentences, material.record.question
     answer = (material.record.answer or "")[: shown[-1].end] if shown else ""
     numbered = [NumberedText(number=number, text=text) for number, text in enumerate(criteria, start=1)]
-    ask, cut_off = partial(_ask_criteria, material, answer), ItemReplies[GivenCriterion].cut_off
-    calls = batches(numbered, material.limits.claims_per_call)
-    answers = await together(ask_items(call, ask, cut_off) for call in calls)
+    replies: ItemReplies[GivenCriterion] = await ask_each(
+        CRITERIA,
+        material,
+        numbered,
+        material.limits.claims_per_call,
+        lambda some: CriteriaInput(criteria=some, question=question, answer=answer),
+    )
     folded = FoldedText(answer)
-    return {item.text: _criterion_verdict(item, answers, folded) for item in numbered}
-
-
-async def _ask_criteria(
-    material: Material,
-    answer: str,
-    criteria: Sequence[NumberedText],
-    answered: Sequence[NumberedText],
-    again: bool,
-) -> ItemReplies[GivenCriterion]:
-    given = CriteriaInput(criteria=tuple(criteria), question=material.record.question, answer=answer)
-    reply = await material.judge.ask(CRITERIA.request(given, material, again=again))
-    found = ((each.id, each) for each in reply.value.criteria)
-    return ItemReplies.check(found, asked=criteria, abstained=reply.abstained, notes=reply.notes)
+    return {item.text: _criterion_verdict(item, replies, folded) for item in numbered}
 
 
 def _render_criteria(given: CriteriaInput, code: str) -> str:
@@ -677,22 +663,20 @@ CRITERIA: Final = Step(
 
 
 def _criterion_verdict(
-    item: NumberedText, answers: Sequence[ItemReplies[GivenCriterion]], answer: FoldedText
+    item: NumberedText, replies: ItemReplies[GivenCriterion], answer: FoldedText
 ) -> Verdict:
     claim = Claim(index=item.number - 1, text=item.text, kind=OF_CRITERION)
-    for replies in answers:
-        if found := replies.found.get(item.number):
-            quote = answer.find(found.quote)
-            return Verdict(
-                claim=claim,
-                label=VerdictLabel.MET if found.met else VerdictLabel.NOT_MET,
-                reason=found.reason.strip() or None,
-                quote=quote,
-                quote_verified=quote is not None,
-            )
-    reason = next(replies.given_up[item.number] for replies in answers if item.number in replies.given_up)
-    omitted = any(item.number in replies.omitted for replies in answers)
-    return Verdict(claim=claim, label=VerdictLabel.UNJUDGED, reason=reason, omitted=omitted)
+    found = replies.found.get(item.number)
+    if found is None:
+        return _unjudged(claim, item.number, replies)
+    quote = answer.find(found.quote)
+    return Verdict(
+        claim=claim,
+        label=VerdictLabel.MET if found.met else VerdictLabel.NOT_MET,
+        reason=found.reason.strip() or None,
+        quote=quote,
+        quote_verified=quote is not None,
+    )
 
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {

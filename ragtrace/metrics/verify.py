@@ -45,6 +45,7 @@ from ragtrace.metrics.asking import (
     ItemReplies,
     Material,
     Step,
+    ask_each,
     ask_items,
     batches,
     chunk_sections,
@@ -681,22 +682,16 @@ async def _asked(
     chunks, limits = material.record.chunks, material.limits
     shown = [NumberedText(number=n, text=chunks[n - 1].text or "") for n in sorted(wanted)]
     packs = pack_chunks(shown, limits.context_chars)[: limits.max_packs]
-    calls = [batch for pack in packs for batch in batches(one_a_number(pack), limits.chunks_per_call)]
-    ask, cut_off = partial(_ask_truths, material, limit), ItemReplies[GivenTruths].cut_off
-    return await together(ask_items(call, ask, cut_off) for call in calls)
-
-
-async def _ask_truths(
-    material: Material,
-    limit: int | None,
-    chunks: Sequence[NumberedText],
-    answered: Sequence[NumberedText],
-    again: bool,
-) -> ItemReplies[GivenTruths]:
-    given = TruthsInput(limit=limit, chunks=tuple(chunks))
-    reply = await material.judge.ask(TRUTHS.request(given, material, again=again))
-    listed = ((entry.id, entry) for entry in reply.value.chunks)
-    return ItemReplies.check(listed, asked=chunks, abstained=reply.abstained, notes=reply.notes)
+    return await together(
+        ask_each(
+            TRUTHS,
+            material,
+            one_a_number(pack),
+            limits.chunks_per_call,
+            lambda some: TruthsInput(limit=limit, chunks=some),
+        )
+        for pack in packs
+    )
 
 
 def _worded(truths: Iterable[str]) -> list[str]:
