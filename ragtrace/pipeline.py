@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import uuid4
 
 from ragtrace import semconv
@@ -66,6 +66,8 @@ from ragtrace.traces.trace import Span
 
 __all__ = ["Evaluator", "EvaluatorSpec", "MetricSpec", "VerifySpec"]
 
+ModelT = TypeVar("ModelT", Judge, Embedder)
+
 _log = logging.getLogger(__name__)
 
 
@@ -105,11 +107,13 @@ async def evaluate(
     async with AsyncExitStack() as opened:
         steps = StepSession(
             record,
-            by_card(await _opened(judge, opened), cards),
+            by_card(await _opened(judge, open_judge, opened), cards),
             prompts=prompts,
             limits=limits,
-            embedder=await _opened_embedder(embedder, opened),
-            second_judge=by_card(await _opened(second_judge, opened), cards) if second_judge else None,
+            embedder=await _opened(embedder, open_embedder, opened) if embedder else None,
+            second_judge=by_card(await _opened(second_judge, open_judge, opened), cards)
+            if second_judge
+            else None,
             wanted=_wanted(chosen),
             criteria=[metric.criterion for metric in chosen if isinstance(metric, Criterion)],
             clock=clock,
@@ -176,14 +180,10 @@ def _wanted(metrics: Sequence[Metric]) -> set[str]:
     return {step for metric in metrics for step in metric.uses or ()}
 
 
-async def _opened(judge: Judge | str, opened: AsyncExitStack) -> Judge:
-    return await opened.enter_async_context(aclosing(open_judge(judge))) if isinstance(judge, str) else judge
-
-
-async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitStack) -> Embedder | None:
-    if isinstance(embedder, str):
-        return await opened.enter_async_context(aclosing(open_embedder(embedder)))
-    return embedder
+async def _opened(model: ModelT | str, open_model: Callable[[str], ModelT], opened: AsyncExitStack) -> ModelT:
+    if isinstance(model, str):
+        return await opened.enter_async_context(aclosing(open_model(model)))
+    return model
 
 
 async def _measure_all(

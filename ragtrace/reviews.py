@@ -25,7 +25,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from itertools import combinations
 from math import hypot, sqrt
@@ -472,20 +472,7 @@ CREATE TABLE view (
     tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
 """
 _FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
-_OF_REVIEW: Final = (
-    *(
-        "carrier_span_id",
-        "claim",
-        "start",
-        "end",
-        "verdict",
-        "label",
-        "note",
-        "reviewer",
-        "time_ns",
-        "picked",
-    ),
-)
+_OF_REVIEW: Final = tuple(each.name for each in fields(Review) if each.name != "key")
 _COLUMNS: Final = f"trace_id, span_id, tenant, {', '.join(_OF_REVIEW)}"
 _OF_KEY: Final = "trace_id = ? AND span_id = ? AND tenant = ?"
 _ALL: Final = "\0"
