@@ -137,26 +137,9 @@ class ToolRun:
     """The type of the error, if it is known more precisely than that the tool raises."""
 
     @classmethod
-    def of(
-        cls,
-        found: ProfileScore,
-        explanation: str,
-        *,
-        verdicts: tuple[Verdict, ...] = (),
-        chunk_verdicts: tuple[ChunkVerdict, ...] = (),
-        intermediate: Intermediate | None = None,
-        details: Mapping[str, float] | None = None,
-    ) -> ToolRun:
-        """Return the result of the tool's rule on these verdicts."""
-        return cls(
-            status=found.status,
-            score=found.raw,
-            explanation=explanation,
-            verdicts=verdicts,
-            chunk_verdicts=chunk_verdicts,
-            intermediate=intermediate,
-            details=details or {},
-        )
+    def of(cls, found: ProfileScore, explanation: str, **more: Any) -> ToolRun:
+        """Return the result of the tool's rule on these verdicts; ``more`` are further fields."""
+        return cls(status=found.status, score=found.raw, explanation=explanation, **more)
 
     @classmethod
     def failed(cls, explanation: str) -> ToolRun:
