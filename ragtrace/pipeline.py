@@ -526,7 +526,7 @@ class EvaluatorSpec:
         Raises:
             ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
         """
-        layer = around or _no_layer
+        layer = around or (lambda role, spec: None)
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
@@ -576,10 +576,6 @@ class EvaluatorSpec:
 
     def _calibration(self) -> Calibration | None:
         return read_calibration(self.calibration) if self.calibration else None
-
-
-def _no_layer(role: JudgeRole, spec: JudgeSpec) -> None:
-    """Add nothing to a judge."""
 
 
 def attach(

@@ -272,7 +272,8 @@ class OverBudget(JudgeOverBudget):
     """A window of the budget has no room for a request to the judge, so the request was not made."""
 
     def __init__(self, budget: Budget, exceeded: ExceededLimit) -> None:
-        super().__init__(_amounts(exceeded) if exceeded.is_final else _window(budget, exceeded))
+        none_left = f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
+        super().__init__(_amounts(exceeded) if exceeded.is_final else none_left)
         self.exceeded = exceeded
 
 
@@ -631,10 +632,6 @@ class _ReservedCost(RequestCost):
         estimate = self.first.estimate
         actual = None if self.usage is None else self.cost_estimator.actual(self.usage, estimate)
         await self.guard.settle(self.first, actual, was_away=False)
-
-
-def _window(budget: Budget, exceeded: ExceededLimit) -> str:
-    return f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
 
 
 def _amounts(exceeded: ExceededLimit) -> str:

@@ -317,7 +317,8 @@ def draw_plots(results: Results) -> CalibrationPlots:
 
 
 def _accuracies(results: Results) -> AccuracyPlot:
-    lowest = min((_lowest(group) for group in results.groups), default=_LOWEST)
+    known = [each.two_way for group in results.groups for each in group.candidates if each.two_way]
+    lowest = min((each.value if each.low is None else each.low for each in known), default=_LOWEST)
     begin = min(_LOWEST, floor(lowest * 10) / 10)
 
     def x_of(accuracy: float) -> float:
@@ -336,7 +337,7 @@ def _accuracies(results: Results) -> AccuracyPlot:
             rows.append(
                 AccuracyRow(
                     y=y,
-                    label=_title(candidate),
+                    label=f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name,
                     color=_color(candidate, order),
                     value=found.value if found else None,
                     x=x_of(found.value) if found else 0.0,
@@ -353,11 +354,6 @@ def _accuracies(results: Results) -> AccuracyPlot:
         height=y + _BOTTOM,
         bottom=y,
     )
-
-
-def _lowest(group: GroupResult) -> float:
-    found = [candidate.two_way for candidate in group.candidates if candidate.two_way]
-    return min((each.value if each.low is None else each.low for each in found), default=_LOWEST)
 
 
 def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
@@ -409,10 +405,6 @@ def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, .
             has_diagonal=False,
         ),
     )
-
-
-def _title(candidate: CandidateResult) -> str:
-    return f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name
 
 
 def _color(candidate: CandidateResult, order: int) -> str:

@@ -448,7 +448,8 @@ class ProfileMetric:
             if not 0 <= compat.score <= 1:
                 return replace(named, score=None, skip_reason=SkipReason.OUT_OF_RANGE)
             scored = replace(named, score=compat.score, skip_reason=None)
-            return _undecided(scored) if scored.label is Label.PASS and _is_mostly_open(scored) else scored
+            is_mostly_open = scored.counts.judged * 2 < scored.counts.total
+            return _undecided(scored) if scored.label is Label.PASS and is_mostly_open else scored
         return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.TOOL_NAN)
 
     async def _compat(self, record: RagRecord, found: MetricResult, steps: StepSession) -> Compat:
@@ -491,10 +492,6 @@ class ProfileMetric:
         if self.name == "context_relevance" and ragas:
             return [_rating_of_context(found.chunk_verdicts)] * 2
         return found.chunk_verdicts if self.name in _OF_CHUNKS else found.verdicts
-
-
-def _is_mostly_open(result: MetricResult) -> bool:
-    return result.counts.judged * 2 < result.counts.total
 
 
 def _undecided(result: MetricResult) -> MetricResult:

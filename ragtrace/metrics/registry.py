@@ -112,7 +112,8 @@ def metric_named(
                 else f"{name!r} is a criterion, which follows no other tool's rules: leave out {profile!r}"
             )
         return make_metric(Criterion, named=name, name=name, criterion=criterion, **options)
-    keys = [_key(known_as, profile) for known_as in (name, canonical(name))]
+    suffix = "" if profile == OWN_PROFILE else f".{profile}"
+    keys = [f"{known_as}{suffix}" for known_as in (name, canonical(name))]
     key = next((key for key in keys if key in points), keys[0])
     if key not in points:
         if profile in PROFILES and canonical(name) in points:
@@ -126,10 +127,6 @@ def available_metrics() -> tuple[MetricInfo, ...]:
     """List the metrics that can be named, in the order of their names."""
     points = find_plugins(GROUP, _BUILT_IN)
     return tuple(_describe(name, load_plugin(points[name])) for name in sorted(points))
-
-
-def _key(name: str, profile: str) -> str:
-    return name if profile == OWN_PROFILE else f"{name}.{profile}"
 
 
 def _describe(name: str, make: Any) -> MetricInfo:
