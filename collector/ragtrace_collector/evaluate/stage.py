@@ -23,7 +23,7 @@ from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.assemble import AnswerReader
 from ragtrace_collector.config.sections import IndexConfig
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch, in_its_session, kept_turn

@@ -14,7 +14,7 @@ from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import Label, RagRecord, VerdictCounts, VerdictLabel
 from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
-from ragtrace_collector.assemble.open_traces import OpenTrace
+from ragtrace_collector.assemble import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler

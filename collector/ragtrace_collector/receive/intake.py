@@ -30,7 +30,7 @@ from ragtrace.traces.otlp import (
     read_request,
     split_by_trace,
 )
-from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant

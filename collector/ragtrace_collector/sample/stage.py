@@ -15,9 +15,7 @@ from ragtrace.pipeline.evaluation import suspicion_of
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.assemble.answers import AnswerReader
-from ragtrace_collector.assemble.open_traces import Assembly, Ready
-from ragtrace_collector.assemble.quarantine import Quarantine, QuarantineCheck
+from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, QuarantineCheck, Ready
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State

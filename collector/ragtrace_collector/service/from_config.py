@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ragtrace.backends import open_carrier_sink, open_logs_sink, open_sink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.ports import SpanSink
-from ragtrace_collector.assemble.open_traces import AssemblePolicy
+from ragtrace_collector.assemble import AssemblePolicy
 from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, SampleConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Final
 
 from ragtrace.ports import Clock
-from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Sweeper
+from ragtrace_collector.assemble import Assembly, Sweeper
 from ragtrace_collector.config import CollectorConfig, JudgeConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage

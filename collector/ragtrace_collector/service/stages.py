@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.assemble.answers import AnswerReader
-from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Quarantine, Sweeper
+from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage

@@ -15,7 +15,7 @@ from ragtrace.budget import SpendLedger
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
 from ragtrace.process import settle_memory
-from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.drift.check import check_anchors
