@@ -18,8 +18,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.assemble import Assembly, Sweeper
 from ragtrace_collector.config import CollectorConfig, JudgeConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.deliver.hold import HoldStage
-from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool

@@ -12,8 +12,7 @@ from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
-from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage

@@ -17,7 +17,7 @@ from ragtrace.ports import Clock, SpanSink
 from ragtrace.process import settle_memory
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.deliver.observed_sink import ObservedSink
+from ragtrace_collector.deliver import ObservedSink
 from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of

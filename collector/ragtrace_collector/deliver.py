@@ -1,22 +1,26 @@
-"""The outbox: items on their way to one sink, until the sink has accepted them."""
+"""Deliver: spans and verdicts go to the sinks, held spans with their scores on them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from opentelemetry.trace import Tracer
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import Backoff
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.store.records import OutboxItem
+from ragtrace_collector.store.records import HoldMode, OutboxItem
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.tracing import working
 
 log = logging.getLogger("ragtrace.collector")
+
 
 _BACKOFF: Final = Backoff(longest_wait_s=60.0)
 """Of one sink, which gets one request at a time."""
@@ -179,3 +183,109 @@ class DeliverStage:
 
 def _is_power_of_ten(number: int) -> bool:
     return str(number).strip("0") == "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLimits:
+    """How long spans may be held, and how many bytes of them."""
+
+    timeout_ns: int
+    """Counted from the first span of a trace."""
+    most_bytes: int
+    """Of all held traces together. Beyond it, the traces held longest are released."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HoldStage:
+    """Decides whether traces are held, and releases traces held too long."""
+
+    store: Store
+    limits: HoldLimits
+    is_judge_away: Callable[[], bool]
+    """Whether the judge is unavailable, so that nothing held now would be judged in time."""
+    counters: Counters
+    clock: Clock
+    released: asyncio.Event
+    """Set when there is something new to forward."""
+    _is_behind: bool = False
+    """Whether answers are queued for longer than spans may be held, so that holding more is useless."""
+
+    def holding(self) -> HoldMode:
+        """Return how spans that come now are held."""
+        return HoldMode.KNOWN if self._is_behind or self.is_judge_away() else HoldMode.NEW
+
+    async def step(self) -> bool:
+        """Release traces held too long, or all if the judge is unavailable; say whether any was released."""
+        is_away = self.is_judge_away()
+        reason = Counts.HOLDS_WITHOUT_JUDGE if is_away else Counts.HOLDS_TIMED_OUT
+        return await self._release(0 if is_away else self.limits.timeout_ns, reason) > 0
+
+    async def release_all(self) -> None:
+        """Release all held traces, because the collector stops or hold mode was turned off."""
+        while await self._release(0, Counts.HOLDS_ENDED_BY_STOP):
+            pass
+
+    async def _release(self, max_hold_ns: int, reason: Counts) -> int:
+        now_ns = self.clock.now_ns()
+        released = await self.store.release(
+            before_ns=now_ns - max_hold_ns, now_ns=now_ns, most_bytes=self.limits.most_bytes
+        )
+        self._note_queue(released.queue_ns)
+        self.counters.add(reason, released.overdue)
+        self.counters.add(Counts.HOLDS_OVER_BYTES, released.surplus)
+        number = released.overdue + released.surplus
+        if number:
+            self.released.set()
+        return number
+
+    def _note_queue(self, waited_ns: int) -> None:
+        is_behind = waited_ns > self.limits.timeout_ns
+        if is_behind and not self._is_behind:
+            log.warning(
+                "answers wait longer for the judge than `attach.hold_timeout`: "
+                "no spans are held until it has caught up",
+                extra=event("hold_behind"),
+            )
+        self._is_behind = is_behind
+
+
+_LONGEST_REASON: Final = 300
+_QUOTE_BYTES: Final = 16
+"""A run of this many bytes that also occurs in the request counts as a quote."""
+
+
+class ObservedSink:
+    """A sink whose deliveries are traced, and whose errors contain nothing of the request."""
+
+    def __init__(self, sink: SpanSink, tracer: Tracer) -> None:
+        self._sink = sink
+        self._tracer = tracer
+
+    @property
+    def name(self) -> str:
+        """The sink's name."""
+        return self._sink.name
+
+    async def send(self, request: bytes) -> None:
+        """Send through the sink."""
+        with working(self._tracer, "deliver") as span:
+            span.set_attributes({"ragtrace.sink": self.name, "ragtrace.bytes": len(request)})
+            try:
+                await self._sink.send(request)
+            except SendError as exc:
+                exc.args = (without_quotes(str(exc), request),)
+                raise
+
+    async def aclose(self) -> None:
+        """Close the sink."""
+        await self._sink.aclose()
+
+
+def without_quotes(reason: str, sent: bytes) -> str:
+    """Return a receiver's reason, cut at the point where it quotes the request."""
+    reason = reason[:_LONGEST_REASON]
+    text = reason.encode()
+    for start in range(len(text) - _QUOTE_BYTES + 1):
+        if text[start : start + _QUOTE_BYTES] in sent:
+            return text[:start].decode(errors="ignore") + "… (the rest quotes what was sent)"
+    return reason
