@@ -26,7 +26,7 @@ from ragtrace.traces.extract import ExtractRules, Unread, extract_records, is_ev
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.ledger.outcomes import MOST_CRASHES
+from ragtrace_collector.ledger import MOST_CRASHES
 from ragtrace_collector.store.records import Job, JudgedInput, QuarantineReason, StoredSpans, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import trace_id_of

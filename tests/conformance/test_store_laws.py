@@ -20,8 +20,7 @@ from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.model import Sample
 from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import TERMINAL, State
+from ragtrace_collector.ledger import TERMINAL, Ledger, State
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow

@@ -17,7 +17,7 @@ from ragtrace.errors import InputError, ReadError
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig, StoreConfig
-    from ragtrace_collector.ledger.account import Ledger
+    from ragtrace_collector.ledger import Ledger
     from ragtrace_collector.operations.why import TraceStatus
 
 

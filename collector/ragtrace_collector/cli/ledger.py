@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ragtrace.budget import LimitUsage
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ledger.account import Account, Ledger
+    from ragtrace_collector.ledger import Account, Ledger
     from ragtrace_collector.store.database import Database
     from ragtrace_collector.store.maintenance import RefusedDeliveries
 
@@ -231,7 +231,7 @@ def _title(report: _Report) -> str:
 
 
 def _below(report: _Report) -> Iterator[str]:
-    from ragtrace_collector.ledger.outcomes import PARTLY
+    from ragtrace_collector.ledger import PARTLY
 
     found = report.ledger
     if partly := found.by(lambda account: account.outcome).get(PARTLY):
@@ -271,7 +271,7 @@ def _told(by: Key, key: str) -> dict[str, Any]:
     """Return what a state or reason means, for those two keys."""
     if by not in ("state", "reason"):
         return {}
-    from ragtrace_collector.ledger.outcomes import meaning_of
+    from ragtrace_collector.ledger import meaning_of
 
     state, _, reason = key.partition(":")
     return meaning_of(state, reason)._asdict()

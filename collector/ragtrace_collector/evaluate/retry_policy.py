@@ -28,7 +28,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.model import MetricFailure
 from ragtrace_collector.config import EvaluateConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.ledger.outcomes import MOST_CRASHES, POISON, State
+from ragtrace_collector.ledger import MOST_CRASHES, POISON, State
 from ragtrace_collector.store.records import Job
 
 TIMED_OUT: Final = "evaluation_timeout"

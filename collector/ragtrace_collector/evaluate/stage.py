@@ -29,8 +29,7 @@ from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, 
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch, in_its_session, kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.ledger.coverage import Coverage
-from ragtrace_collector.ledger.outcomes import PARTLY, FinalOutcome, State
+from ragtrace_collector.ledger import PARTLY, Coverage, FinalOutcome, State
 from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, KeptTurn, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import tenant_of

@@ -31,7 +31,7 @@ from ragtrace.ports import Clock, Embedder, Judge
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import BudgetPeriodsConfig, limit_of
 from ragtrace_collector.judge.breaker import Breaker, BreakerState
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")

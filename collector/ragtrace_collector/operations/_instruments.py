@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL
+from ragtrace_collector.ledger import PENDING, TERMINAL, Ledger
 from ragtrace_collector.telemetry.counters import Counts
 
 

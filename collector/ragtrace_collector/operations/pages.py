@@ -21,7 +21,7 @@ from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
 from ragtrace_collector.store.reports import Reports

@@ -15,9 +15,7 @@ from ragtrace.drift.runs import DriftState, RunResult
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.coverage import WINDOW_MINUTES, Coverage, CoverageOf
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import WINDOW_MINUTES, Coverage, CoverageOf, Ledger, State
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.pages import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of

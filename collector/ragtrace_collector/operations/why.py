@@ -16,7 +16,7 @@ from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble import OpenTrace
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.ledger.account import AnswerStatus
+from ragtrace_collector.ledger import AnswerStatus
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.reader import StoreReader
 from ragtrace_collector.store.records import StoredTrace

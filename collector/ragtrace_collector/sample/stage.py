@@ -18,7 +18,7 @@ from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, QuarantineCheck, Ready
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from ragtrace_collector.sampling.sampler import RATE_LIMIT, SamplingChanges
 from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided

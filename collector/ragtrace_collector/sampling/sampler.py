@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.model import RagRecord, Sample, Screening
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowCounts, WindowRow, Windows
 

@@ -22,7 +22,7 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.ledger.coverage import Coverage
+from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.pages import account_routes
 from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.runtime import Operations

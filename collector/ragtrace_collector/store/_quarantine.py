@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ragtrace.sql import Db
-from ragtrace_collector.ledger.outcomes import POISON
+from ragtrace_collector.ledger import POISON
 from ragtrace_collector.store.leases import LEASED_SUSPECTS
 from ragtrace_collector.store.records import QuarantineRecord
 from ragtrace_collector.store.revisions import UNDECIDED, decide_trace

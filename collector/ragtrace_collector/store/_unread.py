@@ -8,7 +8,7 @@ from typing import Final
 
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
-from ragtrace_collector.ledger.account import UnreadTraces
+from ragtrace_collector.ledger import UnreadTraces
 from ragtrace_collector.store._accounts import OTHERS
 from ragtrace_collector.store.trace_key import tenant_of
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
-from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State
 from ragtrace_collector.store import _dead_letters, _unread
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.revisions import UNDECIDED

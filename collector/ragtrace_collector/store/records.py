@@ -10,7 +10,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.conversations.judging import SessionName
 from ragtrace.errors import RagtraceError
 from ragtrace.model import RagRecord, Sample
-from ragtrace_collector.ledger.account import AnswerStatus
+from ragtrace_collector.ledger import AnswerStatus
 from ragtrace_collector.store.trace_key import trace_id_of
 
 

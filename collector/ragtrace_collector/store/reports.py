@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ragtrace.sql import Db
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store._judged import size
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Database

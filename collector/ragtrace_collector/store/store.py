@@ -16,8 +16,7 @@ from ragtrace.errors import ReadError
 from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.ledger import FinalOutcome, Ledger, State
 from ragtrace_collector.store import _dead_letters, _judged, _outbox, _unread, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._accounts import Accounts

@@ -1,10 +1,16 @@
-"""The states and reasons of the ledger, with a description and advice for each."""
+"""Ledger: what happened to every answer: its states and reasons, their sums, and the share that got a score."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from ragtrace.model import Evaluation, Label
+from ragtrace.ports import Clock, Metric
+from ragtrace.traces.extract import Unread
 
 
 class State(StrEnum):
@@ -64,7 +70,7 @@ class FinalOutcome(NamedTuple):
         """
         state, _, reason = outcome.partition(":")
         if state not in (*TERMINAL, State.SUPERSEDED):
-            raise ValueError(f"{state!r} is not a final state (see `ragtrace_collector.ledger.outcomes`)")
+            raise ValueError(f"{state!r} is not a final state (see `ragtrace_collector.ledger`)")
         return cls(State(state), reason)
 
     def __str__(self) -> str:
@@ -226,3 +232,241 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     ),
     "superseded": OutcomeDescription("late spans moved the answer to another span, which is counted instead"),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """How many answers are in one state, for one reason."""
+
+    state: State
+    reason: str = ""
+    rule: str = ""
+    """The sampling rule that chose or skipped the answer."""
+    tenant: str = ""
+    service: str = ""
+    """Known only while the answers' rows are in the store; the totals lack it."""
+    number: int
+
+    @property
+    def outcome(self) -> str:
+        """``judged``, ``failed:judge_timeout``."""
+        return self.state.because(self.reason) if self.reason else str(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadTraces(Unread):
+    """Traces of one producer that hold text and in which nothing was read. They have no answers."""
+
+    number: int
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """One reading of the account. All numbers are of one moment, and outlive the rows that they count."""
+
+    seen: int
+    """Answers seen, without those superseded."""
+    accounts: Sequence[Account]
+    """Without those superseded. An account stays when it is empty."""
+    superseded: int = 0
+    oldest_pending_ns: int | None = None
+    """Unix time in nanoseconds when the oldest pending answer was seen."""
+    open_traces: int = 0
+    """Traces that wait for a decision, for the first time or because spans joined them."""
+    held_traces: int = 0
+    """Traces whose spans are held back for their scores."""
+    poison_traces: int = 0
+    """Traces that were set aside and are still in the store."""
+    unread: Sequence[UnreadTraces] = ()
+    """By producer, beside the answers; the largest first. An account stays when it is empty."""
+    outbox_items: Mapping[str, Mapping[str, int]]
+    """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """Messages of topics that could not be used, by reason."""
+    store_bytes: int = 0
+
+    @property
+    def pending(self) -> int:
+        """Answers that have not ended."""
+        return sum(each.number for each in self.accounts if each.state in PENDING)
+
+    @property
+    def ended(self) -> int:
+        """Answers that have ended."""
+        return sum(each.number for each in self.accounts if each.state not in PENDING)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the two entries of each answer and outbox item agree. If not, someone changed the file."""
+        outbox_items = all(
+            sums.get("put", 0) == sum(number for state, number in sums.items() if state != "put")
+            for sums in self.outbox_items.values()
+        )
+        return outbox_items and self.seen == self.pending + self.ended
+
+    def age_s(self, now_ns: int) -> float:
+        """Return how long the oldest pending answer has waited, in seconds; 0 if none is pending."""
+        return 0.0 if self.oldest_pending_ns is None else max(0, now_ns - self.oldest_pending_ns) / 1e9
+
+    def by(self, key: Callable[[Account], str]) -> Mapping[str, int]:
+        """Return sums by a key of the accounts, the largest first, without empty ones."""
+        sums: Counter[str] = Counter()
+        for account in self.accounts:
+            sums[key(account)] += account.number
+        return {name: number for name, number in sums.most_common() if number}
+
+    def sums(self) -> Mapping[str, int]:
+        """Return three sums; the first is the sum of the other two."""
+        return {
+            "seen": self.seen,
+            "pending": self.pending,
+            "ended": self.ended,
+            "superseded": self.superseded,
+        }
+
+    def left(self) -> Mapping[str, int]:
+        """Return the unfinished work."""
+        return {
+            "open_traces": self.open_traces,
+            "held_traces": self.held_traces,
+            "pending": self.pending,
+            "undelivered": self.outbox_items_in("waiting"),
+        }
+
+    def by_name(self) -> Mapping[str, int]:
+        """Return outcomes and queues in one flat mapping by name."""
+        return {
+            **self.by(lambda account: account.outcome),
+            "open_traces": self.open_traces,
+            "held_traces": self.held_traces,
+            "poison_traces": self.poison_traces,
+            "unread_traces": sum(each.number for each in self.unread),
+            "undelivered": self.outbox_items_in("waiting"),
+            "unconfirmed": self.outbox_items_in("unconfirmed"),
+            "rejected": self.outbox_items_in("rejected"),
+        }
+
+    def outbox_items_in(self, state: str) -> int:
+        """Return how many outbox items are in a state, as ``waiting`` or ``delivered``."""
+        return sum(sums.get(state, 0) for sums in self.outbox_items.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where the newest carrier of an answer is, for one sink."""
+
+    sink: str
+    state: str
+    """``waiting``, ``delivered``, ``unconfirmed`` (success, but unreadable) or ``rejected``."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStatus:
+    """What the store has about one answer, without content."""
+
+    trace_id: str
+    span_id: str
+    state: State
+    reason: str
+    rule: str
+    rate: float
+    probability: float | None
+    """None if the answer had more than one chance to be sampled."""
+    tenant: str
+    service: str
+    attempts: int
+    last_error: str
+    """The class of the last attempt's failure."""
+    seen_ns: int
+    due_ns: int
+    """When it is tried next, while pending."""
+    ended_ns: int | None
+    carrier: str
+    """The carrier's span id."""
+    evaluator: str
+    """The version of the evaluator that wrote it."""
+    is_on_span: bool = False
+    """Whether the scores are on the answer span itself, which was held back for them."""
+    suspicion: float | None = None
+    """By the screen, if the rate depends on it."""
+    deliveries: tuple[Delivery, ...] = ()
+
+
+WINDOW_MINUTES: Final = 10
+_MINUTE_NS: Final = 60 * 10**9
+_SEVERAL: Final = 5
+_WITHOUT_SCORE: Final = (State.FAILED, State.EXPIRED, State.OVER_BUDGET)
+
+
+class CoverageOf(NamedTuple):
+    """Of one metric."""
+
+    scored: int
+    chosen: int
+    """Answers that were to be judged: scored, failed, or waiting after a failed attempt."""
+
+
+class _Minute(NamedTuple):
+    number: int
+    """Since 1970."""
+    scored: Counter[str]
+    chosen: Counter[str]
+    lost: Counter[str]
+    """Answers without any score, by outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Counts the answers that ended in the last `WINDOW_MINUTES`, without those with nothing to judge."""
+
+    clock: Clock
+    _minutes: deque[_Minute] = field(default_factory=lambda: deque(maxlen=WINDOW_MINUTES))
+
+    def note(self, outcome: str, evaluation: Evaluation | None, metrics: Sequence[Metric]) -> None:
+        """Count an answer that ended; ``metrics`` are what it was to be judged by."""
+        if FinalOutcome.of(outcome).state in _WITHOUT_SCORE:
+            self._now().chosen.update(_names((metric.name, metric.profile) for metric in metrics))
+            self._now().lost[outcome] += 1
+            return
+        outcomes = evaluation.outcomes if evaluation else ()
+        names = _names((each.metric, each.profile) for each in outcomes)
+        for name, each in zip(names, outcomes, strict=True):
+            if each.label is not Label.SKIPPED:
+                self._now().chosen[name] += 1
+                self._now().scored[name] += each.label is not Label.ERROR
+
+    def by_metric(self, metrics: Sequence[Metric], *, waiting: int) -> Mapping[str, CoverageOf]:
+        """Return the coverage of each metric; ``waiting`` answers wait after a failed attempt."""
+        recent = self._recent()
+        scored = sum((minute.scored for minute in recent), Counter[str]())
+        chosen = sum((minute.chosen for minute in recent), Counter[str]())
+        names = {*_names((metric.name, metric.profile) for metric in metrics), *chosen}
+        return {name: CoverageOf(scored[name], chosen[name] + waiting) for name in sorted(names)}
+
+    def why_none(self) -> str | None:
+        """Return the outcome of most answers if none of several got a score; ``None`` if one did."""
+        recent = self._recent()
+        lost = sum((minute.lost for minute in recent), Counter[str]())
+        if lost.total() < _SEVERAL or any(minute.scored.total() for minute in recent):
+            return None
+        return lost.most_common(1)[0][0]
+
+    def _recent(self) -> Sequence[_Minute]:
+        oldest = self._now().number - WINDOW_MINUTES
+        return [minute for minute in self._minutes if minute.number > oldest]
+
+    def _now(self) -> _Minute:
+        number = self.clock.now_ns() // _MINUTE_NS
+        if not self._minutes or self._minutes[-1].number < number:
+            self._minutes.append(_Minute(number, Counter(), Counter(), Counter()))
+        return self._minutes[-1]
+
+
+def _names(metrics: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the name of each metric as its scores have it: with the profile if the metric came before."""
+    known: set[str] = set()
+    for name, profile in metrics:
+        yield f"{name}.{profile}" if name in known else name
+        known.add(name)
