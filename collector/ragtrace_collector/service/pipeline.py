@@ -27,7 +27,7 @@ from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
-from ragtrace_collector.sessions.stage import SessionStage
+from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store

@@ -23,7 +23,7 @@ from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import Role, StorePipeline
-from ragtrace_collector.sessions.stage import SessionStage
+from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.store.records import HoldMode
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters

@@ -26,6 +26,7 @@ from ragtrace_collector.telemetry.logs import event, place_of
 
 log = logging.getLogger("ragtrace.collector")
 
+
 _RETRY_DELAYS: Final = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 360))
 """After them a session is told without what could not be checked."""
 
