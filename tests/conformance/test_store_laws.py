@@ -21,9 +21,7 @@ from ragtrace.model import Sample
 from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, Ledger, State
-from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import LeftOutAnswer, SamplingChanges
-from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
+from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,

@@ -25,7 +25,7 @@ from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.sample.stage import SampleStage
+from ragtrace_collector.sample import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.stage import Stage

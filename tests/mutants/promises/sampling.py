@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _POSITION: Final = "ragtrace/sampling/rules.py"
-_SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
+_SAMPLER: Final = "collector/ragtrace_collector/sampling.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"

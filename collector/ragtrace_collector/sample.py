@@ -19,8 +19,7 @@ from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Quar
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
 from ragtrace_collector.ledger import FinalOutcome, State
-from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
-from ragtrace_collector.sampling.sampler import RATE_LIMIT, SamplingChanges
+from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler, SamplingChanges
 from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided
 from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.store import Store

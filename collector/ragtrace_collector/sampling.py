@@ -1,20 +1,242 @@
-"""The decision about each answer: its rate, its probability, and whether it is judged."""
+"""Which answers are judged, and with what probability."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import RagRecord, Sample, Screening
+from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord, Sample, Screening
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
+from ragtrace.traces.attach import tenant_of
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger import FinalOutcome, State
-from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
-from ragtrace_collector.sampling.windows import UsefulWindows, WindowCounts, WindowRow, Windows
+
+MOST_TENANTS: Final = 1_000
+"""Tenants beyond this number share one tally, because senders may write any tenant name."""
+
+
+@dataclass(slots=True)
+class WindowCounts:
+    """The counts of one tenant in one window."""
+
+    seen: int = 0
+    demand: float = 0.0
+    """How many would be kept on average without a limit: the sum of their rates."""
+    floor: float = 0.0
+    """How many of these are guaranteed to the tenant whatever the limit."""
+    kept: int = 0
+
+
+class WindowRow(NamedTuple):
+    """A tally as it is stored."""
+
+    period: str
+    start_ns: int
+    tenant: str
+    seen: int
+    demand: float
+    floor: float
+    kept: int
+
+
+class UsefulWindows(NamedTuple):
+    """The windows of a period that are still needed; the others can be deleted."""
+
+    period: str
+    first_ns: int
+    last_ns: int
+
+
+class Windows:
+    """The tallies of one period: windows begin at multiples of its length."""
+
+    def __init__(self, period: str, length_ns: int) -> None:
+        self.period = period
+        self.start_ns = 0
+        self.current: dict[str, WindowCounts] = {}
+        self.last: dict[str, WindowCounts] = {}
+        self._length_ns = length_ns
+        self._changed: set[str] = set()
+        self._rolled = False
+
+    def roll(self, now_ns: int) -> bool:
+        """Begin the current window, never an earlier one; say whether it changed."""
+        start_ns = now_ns - now_ns % self._length_ns
+        if start_ns <= self.start_ns:
+            return False
+        self.last = self.current if start_ns == self.start_ns + self._length_ns else {}
+        self.start_ns, self.current = start_ns, {}
+        self._changed.clear()
+        self._rolled = True
+        return True
+
+    def of(self, tenant: str) -> WindowCounts:
+        """Return the tally of a tenant in the current window, to be changed."""
+        known = tenant in self.current or len(self.current) < MOST_TENANTS
+        name = tenant if known else ""
+        self._changed.add(name)
+        return self.current.setdefault(name, WindowCounts())
+
+    def changes(self) -> tuple[WindowRow, ...]:
+        """Return the changes since the last call, to be stored."""
+        rows = tuple(self._row(tenant) for tenant in self._changed)
+        self._changed.clear()
+        return rows
+
+    def horizon(self) -> UsefulWindows | None:
+        """Return which windows are needed, if that changed since the last call."""
+        rolled, self._rolled = self._rolled, False
+        return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
+
+    def learn(self, rows: Iterable[WindowRow]) -> None:
+        """Take the last window's counts from those of all processes."""
+        self.last = {
+            row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+            for row in rows
+            if row.period == self.period and row.start_ns == self.start_ns - self._length_ns
+        }
+
+    def restore(self, rows: Iterable[WindowRow], now_ns: int) -> None:
+        """Restore the state of the last process."""
+        mine = [row for row in rows if row.period == self.period]
+        for start_ns in sorted({row.start_ns for row in mine}):
+            self.roll(start_ns)
+            self.current = {
+                row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+                for row in mine
+                if row.start_ns == start_ns
+            }
+        self.roll(now_ns)
+
+    def _row(self, tenant: str) -> WindowRow:
+        tally = self.current[tenant]
+        return WindowRow(
+            self.period, self.start_ns, tenant, tally.seen, tally.demand, tally.floor, tally.kept
+        )
+
+
+Relation = Literal["session", "chunks", "prompt_version"]
+
+RULE_FOLLOW_UP: Final = "neighbour"
+_MOST_CHUNKS: Final = 20
+_MOST_LOW_ANSWERS: Final = 1_000
+"""The limit of low answers with follow-ups; beyond it, the oldest is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpPolicy:
+    """Which answers are low, which answers are related, and how many of them are kept."""
+
+    below: float
+    """A lower score is low. If lower is better for a metric, the distance from its good end counts."""
+    metric: str | None = None
+    """``None``: any metric."""
+    relations: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
+    most: int = 20
+    """For each low answer."""
+    window_ns: int = 600 * 10**9
+
+    def is_low(self, evaluation: Evaluation) -> bool:
+        """Say whether one of the scores is low."""
+        return any(self._is_low(result) for result in evaluation.results)
+
+    def keys_of(self, record: RagRecord, tenant: str) -> tuple[str, ...]:
+        """Return the keys that related answers of a tenant share with an answer: digests, no content."""
+        of_token = tenant_of(record.target) if record.target else ""
+        values: dict[Relation, Sequence[str | None]] = {
+            "session": (record.session_id or record.conversation_id,),
+            "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
+            "prompt_version": (record.prompt_version,),
+        }
+        return tuple(
+            _key(of_token, tenant, relation, value)
+            for relation in self.relations
+            for value in values[relation]
+            if value
+        )
+
+    def low_answer(
+        self, trace_id: str, span_id: str, record: RagRecord, now_ns: int, *, tenant: str
+    ) -> LowAnswer:
+        """Return the record of a low answer."""
+        return LowAnswer(
+            trace_id=trace_id,
+            span_id=span_id,
+            keys=self.keys_of(record, tenant),
+            remaining=self.most,
+            until_ns=now_ns + self.window_ns,
+        )
+
+    def _is_low(self, result: MetricResult) -> bool:
+        if result.score is None or self.metric not in (None, result.metric):
+            return False
+        is_good_high = result.direction is Direction.HIGHER_IS_BETTER
+        return (result.score if is_good_high else 1 - result.score) < self.below
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(slots=True, kw_only=True)
+class LowAnswer:
+    """A low answer, and how many related answers may still be kept."""
+
+    trace_id: str
+    span_id: str
+    keys: tuple[str, ...]
+    remaining: int
+    until_ns: int
+
+
+class FollowUps:
+    """The recent low answers. They are in memory for speed, and every change is stored."""
+
+    def __init__(self, policy: FollowUpPolicy) -> None:
+        self.policy = policy
+        self._low: dict[tuple[str, str], LowAnswer] = {}
+        self._by_key: dict[str, list[LowAnswer]] = {}
+
+    def __contains__(self, answer: tuple[str, str]) -> bool:
+        # exhausted ones included, so that judging them again does not start over
+        return answer in self._low
+
+    def add(self, low: LowAnswer) -> None:
+        """Watch for related answers from now on."""
+        self._low[low.trace_id, low.span_id] = low
+        for key in low.keys:
+            self._by_key.setdefault(key, []).append(low)
+        while len(self._low) > _MOST_LOW_ANSWERS:
+            self.forget(next(iter(self._low.values())))
+
+    def find(self, keys: Iterable[str], now_ns: int) -> LowAnswer | None:
+        """Return a low answer that has one of the keys and may keep one more related answer."""
+        found = [low for key in keys for low in self._by_key.get(key, ())]
+        for low in found:
+            if now_ns < low.until_ns and low.remaining:
+                return low
+            self._look_no_more(low)
+        return None
+
+    def forget(self, low: LowAnswer) -> None:
+        """Forget a low answer."""
+        self._low.pop((low.trace_id, low.span_id), None)
+        self._look_no_more(low)
+
+    def _look_no_more(self, low: LowAnswer) -> None:
+        for key in low.keys:
+            left = [each for each in self._by_key.get(key, ()) if each is not low]
+            if left:
+                self._by_key[key] = left
+            else:
+                self._by_key.pop(key, None)
+
 
 LIMIT: Final = "limit"
 """The period of its windows."""
