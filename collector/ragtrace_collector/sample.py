@@ -17,7 +17,7 @@ from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, QuarantineCheck, Ready
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.judge.live import Live, LiveConfig
+from ragtrace_collector.judge import Live, LiveConfig
 from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler, SamplingChanges
 from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided

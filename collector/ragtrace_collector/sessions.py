@@ -18,7 +18,7 @@ from ragtrace.errors import JudgeError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import decode, encode
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.judge.live import Live, LiveConfig
+from ragtrace_collector.judge import Live, LiveConfig
 from ragtrace_collector.store.records import StoredSession, StoredTurn, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts

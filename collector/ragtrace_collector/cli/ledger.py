@@ -135,7 +135,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
 def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
     from ragtrace.budget.reserve import status
     from ragtrace_collector.drift.check import drift_budget
-    from ragtrace_collector.judge.guard import budget_of
+    from ragtrace_collector.judge import budget_of
     from ragtrace_collector.store.budget import SpentRows
 
     budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]

@@ -17,8 +17,7 @@ from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import BudgetPeriodsConfig
-from ragtrace_collector.judge.evaluator import open_evaluator
-from ragtrace_collector.judge.guard import JudgeGuards, budget_of, guards_of
+from ragtrace_collector.judge import JudgeGuards, budget_of, guards_of, open_evaluator
 from ragtrace_collector.store.drift import DriftRuns
 from ragtrace_collector.telemetry.logs import event
 

@@ -12,8 +12,7 @@ from typing import Final
 from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
 from ragtrace.ports import Clock
 from ragtrace_collector.drift.check import DriftCheck
-from ragtrace_collector.judge.guard import JudgeGuard
-from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.judge import JudgeGuard, LiveConfig
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.logs import event
 

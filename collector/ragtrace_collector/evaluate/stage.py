@@ -27,8 +27,7 @@ from ragtrace_collector.assemble import AnswerReader
 from ragtrace_collector.config.sections import IndexConfig
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch, in_its_session, kept_turn
-from ragtrace_collector.judge.evaluator import GuardedEvaluator
-from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger import PARTLY, Coverage, FinalOutcome, State
 from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, KeptTurn, StoreUnavailable
 from ragtrace_collector.store.store import Store

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.ports import Clock
-from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in

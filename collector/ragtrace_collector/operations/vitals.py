@@ -13,8 +13,7 @@ from ragtrace import semconv
 from ragtrace.budget import LimitUsage
 from ragtrace.drift.runs import DriftState, RunResult
 from ragtrace.ports import Clock
-from ragtrace_collector.judge.guard import JudgeGuard
-from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.judge import JudgeGuard, LiveConfig
 from ragtrace_collector.ledger import WINDOW_MINUTES, Coverage, CoverageOf, Ledger, State
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.pages import LoopLag, Phase, Readiness

@@ -31,7 +31,7 @@ from ragtrace.traces.otlp import (
     split_by_trace,
 )
 from ragtrace_collector.assemble import Assembly
-from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant
 from ragtrace_collector.sampling import Sampler

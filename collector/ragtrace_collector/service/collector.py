@@ -17,9 +17,7 @@ from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.drift.check import check_anchors
-from ragtrace_collector.judge.evaluator import open_evaluator
-from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, open_evaluator
 from ragtrace_collector.operations.pages import Phase
 from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
 from ragtrace_collector.operations.runtime import Operations

@@ -22,7 +22,7 @@ from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
-from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample import SampleStage

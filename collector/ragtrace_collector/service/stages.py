@@ -16,7 +16,7 @@ from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory

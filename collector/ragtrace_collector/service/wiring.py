@@ -19,9 +19,7 @@ from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import ObservedSink
 from ragtrace_collector.drift.check import check_anchors
-from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
-from ragtrace_collector.judge.guard import guards_of
-from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, old_prices, open_evaluator
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.pages import account_routes
 from ragtrace_collector.operations.reload import Reloads
