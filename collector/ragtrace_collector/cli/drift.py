@@ -71,7 +71,7 @@ def drift(action: str, options: DriftOptions) -> None:
 
 
 async def _run(config: CollectorConfig) -> None:
-    from ragtrace_collector.drift.check import DriftCheck
+    from ragtrace_collector.drift import DriftCheck
     from ragtrace_collector.store.budget import BudgetRows
     from ragtrace_collector.store.drift import DriftRuns
     from ragtrace_collector.store.open import cipher_of, database_of
@@ -127,7 +127,7 @@ class _Shown:
     @property
     def earlier(self) -> Sequence[AnchorRun]:
         """The complete runs that the last one is compared with."""
-        from ragtrace_collector.drift.check import series_of
+        from ragtrace_collector.drift import series_of
 
         return series_of(self.runs, self.last) if self.last else ()
 

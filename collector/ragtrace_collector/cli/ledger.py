@@ -134,7 +134,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
 
 def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
     from ragtrace.budget.reserve import status
-    from ragtrace_collector.drift.check import drift_budget
+    from ragtrace_collector.drift import drift_budget
     from ragtrace_collector.judge import budget_of
     from ragtrace_collector.store.budget import SpentRows
 

@@ -11,7 +11,7 @@ from typing import Final
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.drift.check import check_anchors
+from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.service.page import check_traces

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.drift.check import check_anchors
+from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, open_evaluator
 from ragtrace_collector.operations.pages import Phase
 from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart

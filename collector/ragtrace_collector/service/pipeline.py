@@ -19,7 +19,7 @@ from ragtrace_collector.assemble import Assembly, Sweeper
 from ragtrace_collector.config import CollectorConfig, JudgeConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldStage
-from ragtrace_collector.drift.stage import DriftStage
+from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator

@@ -13,7 +13,7 @@ from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Swee
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
-from ragtrace_collector.drift.stage import DriftStage
+from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate.session_turns import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge import LiveConfig

@@ -18,7 +18,7 @@ from ragtrace.process import settle_memory
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import ObservedSink
-from ragtrace_collector.drift.check import check_anchors
+from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, old_prices, open_evaluator
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.pages import account_routes
