@@ -20,8 +20,7 @@ from ragtrace_collector.config import CollectorConfig, JudgeConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift import DriftStage
-from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerPool
+from ragtrace_collector.evaluate import EvaluateStage, WorkerPool
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.receive.intake import Intake

@@ -14,8 +14,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
 from ragtrace_collector.drift import DriftStage
-from ragtrace_collector.evaluate.session_turns import LowScoreWatch
-from ragtrace_collector.evaluate.stage import EvaluateStage
+from ragtrace_collector.evaluate import EvaluateStage, LowScoreWatch
 from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.receive.intake import Intake

@@ -1,4 +1,4 @@
-"""Evaluate queued answers, retry them later, or end them with a reason."""
+"""Evaluate: workers evaluate queued answers, retry them, or end them with a reason."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from typing import Final, TypeVar
 
@@ -14,8 +15,11 @@ from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
 from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
-from ragtrace.budget import OverBudget
-from ragtrace.model import Evaluation, JudgedAnswer, RagRecord, Status, outcome_of
+from ragtrace.budget import BudgetUnavailable, OverBudget
+from ragtrace.conversations.judging import placed_turn, session_of
+from ragtrace.conversations.turns import turn_of_json, wants_earlier_turns, with_earlier_turns
+from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.model import Evaluation, JudgedAnswer, MetricFailure, RagRecord, Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
@@ -24,12 +28,23 @@ from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble import AnswerReader
+from ragtrace_collector.config import CollectorConfig, EvaluateConfig
 from ragtrace_collector.config.sections import IndexConfig
-from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
-from ragtrace_collector.evaluate.session_turns import LowScoreWatch, in_its_session, kept_turn
+from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.ledger import PARTLY, Coverage, FinalOutcome, State
-from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, KeptTurn, StoreUnavailable
+from ragtrace_collector.ledger import MOST_CRASHES, PARTLY, POISON, Coverage, FinalOutcome, State
+from ragtrace_collector.sampling import RULE_FOLLOW_UP, FollowUps, LowAnswer, Sampler
+from ragtrace_collector.stage import report_stage_error
+from ragtrace_collector.store.records import (
+    Job,
+    JudgedInput,
+    KeptCarrier,
+    KeptTurn,
+    RelatedAnswer,
+    StoreUnavailable,
+)
+from ragtrace_collector.store.sampling import SamplingState
+from ragtrace_collector.store.sessions import SessionTurns
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -39,6 +54,7 @@ from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 from ragtrace_collector.telemetry.verdict_log import log_verdict
 
 log = logging.getLogger("ragtrace.collector")
+
 
 T = TypeVar("T")
 
@@ -420,3 +436,271 @@ def _outcome(evaluation: Evaluation, guarded: GuardedEvaluator) -> str:
     if status is Status.JUDGED and evaluation.failures:
         return PARTLY
     return State(status).because(reason) if reason else State(status)
+
+
+TIMED_OUT: Final = "evaluation_timeout"
+
+
+class RetryClass(StrEnum):
+    """What a failure needs."""
+
+    AGAIN = "again"
+    """Another attempt."""
+    WAIT = "wait"
+    """Wait until a breaker or a budget allows requests again: the answer itself has not failed."""
+    NEVER = "never"
+
+
+_RETRY_CLASSES: Final = {
+    JudgeUnavailable.error_type: RetryClass.AGAIN,
+    JudgeTimeout.error_type: RetryClass.AGAIN,
+    JudgeError.error_type: RetryClass.AGAIN,
+    TIMED_OUT: RetryClass.AGAIN,
+    JudgeRefused.error_type: RetryClass.WAIT,
+    OverBudget.error_type: RetryClass.WAIT,
+    BudgetUnavailable.error_type: RetryClass.WAIT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailure:
+    """Why an attempt did not give all scores."""
+
+    error_type: str
+    message: str
+    retry_class: RetryClass
+
+    @classmethod
+    def of(cls, failure: MetricFailure) -> AttemptFailure:
+        """Classify the failure of a metric. Plug-ins have their own error types, and say whether to retry."""
+        own = RetryClass.AGAIN if failure.retryable else RetryClass.NEVER
+        return cls(
+            error_type=failure.error_type,
+            message=failure.message,
+            retry_class=_RETRY_CLASSES.get(failure.error_type, own),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When and why an answer is tried again."""
+
+    due_ns: int
+    fault: AttemptFailure
+    failed: bool
+    """Whether the attempt counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how long an answer is retried."""
+
+    retry_delays_ns: tuple[int, ...]
+    wait_ns: int
+    """The least time an answer waits for an open breaker or a spent budget."""
+    deadline_ns: int
+    """Counted from when it was queued."""
+
+    @classmethod
+    def of(cls, evaluate: EvaluateConfig) -> RetryPolicy:
+        """Read the policy from the section ``evaluate``."""
+        return cls(
+            retry_delays_ns=tuple(nanoseconds(delay) for delay in evaluate.retry_delays),
+            wait_ns=nanoseconds(evaluate.probe_delays[0]),
+            deadline_ns=nanoseconds(evaluate.deadline),
+        )
+
+    def next_retry(
+        self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int
+    ) -> Retry | None:
+        """Return when the answer is tried again, or ``None`` if it ends, with a result or at its deadline.
+
+        ``opens_ns`` is when the judges may be asked again.
+        """
+        is_closed = opens_ns > now_ns
+        waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
+        failing = next((fault for fault in faults if fault.retry_class is not RetryClass.NEVER), None)
+        if waiting or (failing and is_closed):
+            due_ns = max(opens_ns, now_ns + self.wait_ns)
+            return self._in_time(job, due_ns, waiting or failing, failed=False)
+        if failing and job.attempts < len(self.retry_delays_ns):
+            return self._in_time(job, now_ns + self.retry_delays_ns[job.attempts], failing, failed=True)
+        return None
+
+    def _in_time(self, job: Job, due_ns: int, fault: AttemptFailure | None, *, failed: bool) -> Retry | None:
+        if fault is None or due_ns >= job.seen_ns + self.deadline_ns:
+            return None
+        return Retry(due_ns=due_ns, fault=fault, failed=failed)
+
+    def hopeless_before_ns(self, opens_ns: int) -> int:
+        """Return the earliest queue time of an answer that can still be judged from ``opens_ns`` on."""
+        return opens_ns - self.deadline_ns
+
+    def ended(self, job: Job, *, now_ns: int) -> str | None:
+        """Return the outcome of an answer that is not tried (again), or ``None`` if it is."""
+        if job.crashes >= MOST_CRASHES:
+            return POISON
+        if now_ns < job.seen_ns + self.deadline_ns:
+            return None
+        if not job.reason:
+            return State.EXPIRED.because("deadline")
+        return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
+
+
+def _waits(fault: AttemptFailure, job: Job, *, is_closed: bool) -> bool:
+    """Say whether an answer waits. It doesn't if it was refused before and other answers are not."""
+    is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
+    return fault.retry_class is RetryClass.WAIT and not is_its_own
+
+
+async def in_its_session(
+    record: RagRecord, job: Job, config: CollectorConfig, store: SessionTurns
+) -> RagRecord:
+    """Return the record with the turns before it that the store knows, if `sessions.context_turns` asks so.
+
+    Raises:
+        StoreUnavailable: they could not be read.
+    """
+    settings = config.sessions.opened(tenant=config.sample.tenant)
+    name = session_of(record, tenant=_tenant_of(job))
+    if name is None or record.target is None or not wants_earlier_turns(record, settings):
+        return record
+    found = await store.before(
+        name,
+        start_ns=record.target.start_ns,
+        trace_id=record.target.trace_id,
+        span_id=record.target.span_id,
+        limit=settings.context_turns,
+    )
+    return with_earlier_turns(record, map(turn_of_json, found), settings)
+
+
+def kept_turn(job: Job, record: RagRecord, evaluation: Evaluation, carrier: Span) -> KeptTurn | None:
+    """Return what to keep of an evaluated answer; ``None`` if it has no session or no answer."""
+    placed = placed_turn(record, evaluation, carrier, tenant=_tenant_of(job))
+    if placed is None:
+        return None
+    supersedes = carrier.attributes.get(semconv.EVAL_SUPERSEDES)
+    turn = placed.turn
+    return KeptTurn(
+        name=placed.name,
+        trace_id=turn.trace_id,
+        span_id=turn.span_id,
+        start_ns=turn.start_ns,
+        carrier_span_id=turn.carrier_span_id,
+        supersedes=supersedes if isinstance(supersedes, str) else "",
+        turn=turn.to_json(),
+        place=encode([placed.place]),
+    )
+
+
+def _tenant_of(job: Job) -> str:
+    return tenant_of(job.trace_id) or job.tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowScoreWatch:
+    """Checks each evaluation before its answer is ended, so that a crash loses no low score."""
+
+    sampling_store: SamplingState
+    counters: Counters
+
+    async def note(
+        self, job: Job, record: RagRecord, evaluation: Evaluation, *, sampler: Sampler, now_ns: int
+    ) -> None:
+        """Queue related answers of a low one that were sampled out, and keep watching for new ones.
+
+        A related answer that is low itself triggers nothing: one bad prompt must not have everything judged.
+
+        Raises:
+            StoreUnavailable: the change cannot be stored; try again.
+        """
+        follow_ups = sampler.follow_ups
+        if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
+            return
+        low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns, tenant=job.tenant)
+        follow_ups.add(low)  # before the first await, so that answers from now on see it
+        try:
+            self.counters.add(
+                Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, sampler, now_ns)
+            )
+        except StoreUnavailable:
+            follow_ups.forget(low)
+            raise
+
+    async def _select_follow_ups(self, low: LowAnswer, sampler: Sampler, now_ns: int) -> int:
+        found = await self.sampling_store.candidates(low.keys, limit=low.remaining)
+        jobs = [
+            _job(answer, low, sampler)
+            for answer in found
+            if low.remaining > 0 and sampler.takes_place(answer.tenant, answer.span_id, now_ns)
+        ]
+        refused = await self.sampling_store.save(sampler.take_changes())
+        sampler.give_back(refused)
+        jobs = [job for job in jobs if all(job.span_id != place.span_id for place in refused)]
+        return await self.sampling_store.select_related(low, jobs, now_ns=now_ns)
+
+
+def _job(answer: RelatedAnswer, low: LowAnswer, sampler: Sampler) -> Job:
+    low.remaining -= 1
+    return Job(
+        trace_id=answer.trace_id,
+        span_id=answer.span_id,
+        sample=sampler.follow_up_sample,
+        tenant=answer.tenant,
+    )
+
+
+def _sets_off(follow_ups: FollowUps, job: Job, evaluation: Evaluation) -> bool:
+    is_new = job.sample.rule != RULE_FOLLOW_UP and (job.trace_id, job.span_id) not in follow_ups
+    return is_new and follow_ups.policy.is_low(evaluation)
+
+
+class WorkerPool:
+    """Gives due answers to free workers, with one query to the store for all of them."""
+
+    def __init__(
+        self,
+        *,
+        most: Callable[[], int],
+        take: Callable[[int], Awaitable[Sequence[Job]]],
+        judge: Callable[[Job], Awaitable[None]],
+        workers: asyncio.TaskGroup,
+        wake: asyncio.Event,
+        counters: Counters,
+    ) -> None:
+        """Judge at most so many answers at once, which may change."""
+        self._most = most
+        self._busy = 0
+        self._has_more = False
+        """Whether answers may be due that no worker was free for."""
+        self._take = take
+        self._judge = judge
+        self._workers = workers
+        self._wake = wake
+        """Set when there are new answers to judge, or when a worker becomes free."""
+        self._counters = counters
+
+    async def step(self) -> bool:
+        """Take as many answers as workers are free; say whether more may be taken at once."""
+        free = max(0, self._most() - self._busy)
+        self._busy += free
+        jobs: Sequence[Job] = ()
+        try:
+            jobs = await self._take(free) if free else ()
+        finally:
+            self._busy -= free - len(jobs)
+        for job in jobs:
+            self._workers.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
+        self._has_more = len(jobs) == free
+        return self._has_more and self._busy < self._most()
+
+    async def _work(self, job: Job) -> None:
+        try:
+            await self._judge(job)
+        except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
+            report_stage_error(exc, stage="evaluate", counters=self._counters)
+        finally:
+            self._busy -= 1
+            if self._has_more or job.crashes:  # a suspect is judged alone: the next may have waited for it
+                self._wake.set()
