@@ -49,9 +49,8 @@ from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
-from ragtrace_collector.telemetry.scores import Scores
+from ragtrace_collector.telemetry.scores import Scores, log_verdict
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
-from ragtrace_collector.telemetry.verdict_log import log_verdict
 
 log = logging.getLogger("ragtrace.collector")
 

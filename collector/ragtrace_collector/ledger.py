@@ -1,4 +1,4 @@
-"""Ledger: what happened to every answer: its states and reasons, their sums, and the share that got a score."""
+"""Ledger: what happened to every answer: states and reasons, their sums, and which share got a score."""
 
 from __future__ import annotations
 

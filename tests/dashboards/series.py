@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind
-from ragtrace_collector.telemetry.score_table import DIMENSIONS, ScoreMetric, ScoreMetricKind
+from ragtrace_collector.telemetry.scores import DIMENSIONS, ScoreMetric, ScoreMetricKind
 
 __all__ = [
     "METRIC",

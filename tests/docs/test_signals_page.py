@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ragtrace_collector.ledger import vocabulary
 from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.telemetry.score_table import SCORE_METRICS
+from ragtrace_collector.telemetry.scores import SCORE_METRICS
 from tests.dashboards.asked import metrics_in, read
 from tests.dashboards.quality import SOURCES, file_name
 

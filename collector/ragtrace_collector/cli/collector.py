@@ -136,7 +136,8 @@ def _serve(
     with needs_extra("collector"):
         from ragtrace_collector.service.pipeline import Role
         from ragtrace_collector.service.wiring import run_collector
-        from ragtrace_collector.telemetry import logs, verdict_log
+        from ragtrace_collector.telemetry import logs
+        from ragtrace_collector.telemetry import scores as verdict_log
 
     def read() -> CollectorConfig:
         return _read(options).of_worker(worker)

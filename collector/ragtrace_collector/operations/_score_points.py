@@ -26,8 +26,16 @@ from prometheus_client.registry import Collector as FamilyCollector
 from prometheus_client.samples import Exemplar as SampleExemplar
 
 from ragtrace import semconv
-from ragtrace_collector.telemetry.score_table import BOUNDS, SCORE_METRICS, ScoreMetric, ScoreMetricKind
-from ragtrace_collector.telemetry.scores import Labels, ScoreExemplar, ScoreHistogram, Scores
+from ragtrace_collector.telemetry.scores import (
+    BOUNDS,
+    SCORE_METRICS,
+    Labels,
+    ScoreExemplar,
+    ScoreHistogram,
+    ScoreMetric,
+    ScoreMetricKind,
+    Scores,
+)
 
 _BUCKETS: Final = (*map(str, BOUNDS), "+Inf")
 

@@ -20,8 +20,8 @@ from prometheus_client.exposition import choose_encoder
 from ragtrace import semconv
 from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
 from ragtrace_collector.operations._score_points import ScoreFamilies, otlp_of
-from ragtrace_collector.telemetry.exporters import own_resource
 from ragtrace_collector.telemetry.scores import Scores
+from ragtrace_collector.telemetry.tracing import own_resource
 
 _NOW: ContextVar[Readings] = ContextVar("readings")
 """The readings of one collection. A scrape and a push that overlap have separate ones."""

@@ -20,9 +20,9 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.operations.signals import notify_watchdog, watchdog_pause_s
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
+from ragtrace_collector.telemetry.tracing import open_metric_exporter
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, open_socket
 

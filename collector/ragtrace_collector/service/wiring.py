@@ -41,8 +41,7 @@ from ragtrace_collector.service.pipeline import Role, StorePipeline
 from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
-from ragtrace_collector.telemetry.clock import CalendarClock, SteadyClock
-from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.counters import CalendarClock, Counters, SteadyClock
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
