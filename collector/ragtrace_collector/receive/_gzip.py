@@ -9,7 +9,7 @@ from typing import Final
 
 from google.rpc import code_pb2
 
-from ragtrace_collector.web.errors import RequestRefused, too_large
+from ragtrace_collector.web.tokens import RequestRefused, too_large
 
 _STEP_BYTES: Final = 1 << 20
 _MAX_MEMBERS: Final = 1_000

@@ -21,16 +21,16 @@ from ragtrace_collector.receive.signals import SIGNALS, Signal
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.web.connections import admitted, who_sends
-from ragtrace_collector.web.errors import (
+from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
+from ragtrace_collector.web.tokens import (
     RequestRefused,
+    TokenAuth,
     answer,
     error_answer,
     refusal_of,
     too_large,
     too_slow,
 )
-from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
-from ragtrace_collector.web.tokens import TokenAuth
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
     "application/x-protobuf": "protobuf",

@@ -15,8 +15,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
 from ragtrace_collector.telemetry.logs import event
-from ragtrace_collector.web.certificate import Certificate
-from ragtrace_collector.web.server import is_loopback
+from ragtrace_collector.web.server import Certificate, is_loopback
 from ragtrace_collector.web.tokens import KnownHosts, TokenAuth, TokenGrant
 
 log = logging.getLogger("ragtrace.collector")
