@@ -14,9 +14,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive.intake import Intake, Receipt
-from ragtrace_collector.receive.memory import TooSlow
-from ragtrace_collector.receive.signals import SIGNALS, Signal
+from ragtrace_collector.receive.intake import SIGNALS, Intake, Receipt, Signal, TooSlow
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.web.connections import who_sends
 from ragtrace_collector.web.server import Certificate

@@ -17,8 +17,7 @@ from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate import EvaluateStage, LowScoreWatch
 from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.ledger import Coverage
-from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.receive.memory import RequestMemory
+from ragtrace_collector.receive.intake import Intake, RequestMemory
 from ragtrace_collector.sample import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import Role, StorePipeline

@@ -26,7 +26,7 @@ from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.operations.vitals import Vitals
-from ragtrace_collector.receive.memory import RequestMemory
+from ragtrace_collector.receive.intake import RequestMemory
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
