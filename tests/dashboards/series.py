@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind
+from ragtrace_collector.operations.metrics import METRICS, Instrument, InstrumentKind
 from ragtrace_collector.telemetry.scores import DIMENSIONS, ScoreMetric, ScoreMetricKind
 
 __all__ = [

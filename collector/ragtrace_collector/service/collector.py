@@ -19,10 +19,15 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, open_evaluator
 from ragtrace_collector.operations.pages import Phase
-from ragtrace_collector.operations.reload import Reloads, digest_of, refuse_what_needs_a_restart
-from ragtrace_collector.operations.runtime import Operations
-from ragtrace_collector.operations.signals import notify_ready, notify_reloading, notify_stopping
-from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.operations.signals import (
+    Reloads,
+    digest_of,
+    notify_ready,
+    notify_reloading,
+    notify_stopping,
+    refuse_what_needs_a_restart,
+)
+from ragtrace_collector.operations.vitals import Operations, Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.service.page import UiService

@@ -22,7 +22,7 @@ from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate import EvaluateStage, WorkerPool
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.operations.reload import digest_of
+from ragtrace_collector.operations.signals import digest_of
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of

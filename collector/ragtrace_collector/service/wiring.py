@@ -22,10 +22,8 @@ from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, old_prices, open_evaluator
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.pages import account_routes
-from ragtrace_collector.operations.reload import Reloads
-from ragtrace_collector.operations.runtime import Operations
-from ragtrace_collector.operations.signals import Signals
-from ragtrace_collector.operations.vitals import Vitals
+from ragtrace_collector.operations.signals import Reloads, Signals
+from ragtrace_collector.operations.vitals import Operations, Vitals
 from ragtrace_collector.receive.intake import RequestMemory
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
