@@ -76,7 +76,7 @@ class LedgerOptions:
         from ragtrace.sync import wait_for
         from ragtrace_collector.operations.pages import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
-        from ragtrace_collector.service.wiring import sampler_of
+        from ragtrace_collector.service.collector import sampler_of
         from ragtrace_collector.store.open import open_reading
 
         trace_id = trace_id_in(wanted)

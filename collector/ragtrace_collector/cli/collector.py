@@ -134,8 +134,8 @@ def _serve(
     Without a ``config`` it is read: a worker that is started again takes what the file says then.
     """
     with needs_extra("collector"):
+        from ragtrace_collector.service.collector import run_collector
         from ragtrace_collector.service.pipeline import Role
-        from ragtrace_collector.service.wiring import run_collector
         from ragtrace_collector.telemetry import logs
         from ragtrace_collector.telemetry import scores as verdict_log
 
