@@ -26,7 +26,7 @@ from ragtrace.model import Evaluation, Label, MetricFailure, MetricResult
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.budget import BudgetPeriodsConfig
+from ragtrace_collector.config.values import BudgetPeriodsConfig
 from ragtrace_collector.judge import JudgeGuard, JudgeGuards, LiveConfig, budget_of, guards_of, open_evaluator
 from ragtrace_collector.store.drift import DriftRuns
 from ragtrace_collector.store.store import Store

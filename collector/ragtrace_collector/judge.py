@@ -46,7 +46,7 @@ from ragtrace.ports import Clock, Embedder, Judge
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
-from ragtrace_collector.config.budget import BudgetPeriodsConfig, limit_of
+from ragtrace_collector.config.values import BudgetPeriodsConfig, limit_of
 from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.telemetry.logs import event

@@ -35,7 +35,7 @@ from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig
-    from ragtrace_collector.config.kafka import KafkaConfig
+    from ragtrace_collector.config.values import KafkaConfig
 
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")

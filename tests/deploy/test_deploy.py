@@ -15,7 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
-from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.config.values import KafkaConfig
 from ragtrace_collector.operations.metrics import METRICS, Measurement, Readings, SelfMetrics
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import CANCEL_S

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.config.values import KafkaConfig
 from ragtrace_collector.kafka import text_of
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (

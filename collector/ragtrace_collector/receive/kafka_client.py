@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.config.values import KafkaConfig
 from ragtrace_collector.kafka import bytes_of, text_of
 
 Partition = tuple[str, int]
