@@ -15,7 +15,7 @@ from ragtrace.cli.render import many, one_line, open_console, print_indented, pr
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.cli.times import duration
 from ragtrace.clock import SystemClock
-from ragtrace_collector.cli.accounts import LedgerOptions
+from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
     from rich.console import Console

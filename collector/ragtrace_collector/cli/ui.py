@@ -16,7 +16,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import print_json, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
-from ragtrace_collector.cli.answer_place import PlaceOptions, open_place
+from ragtrace_collector.cli.places import PlaceOptions, open_place
 
 if TYPE_CHECKING:
     from socket import socket

@@ -12,7 +12,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, rough_duration
 from ragtrace.cli.settings import command, takes
-from ragtrace_collector.cli.accounts import LedgerOptions
+from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
     from ragtrace_collector.ledger import AnswerStatus

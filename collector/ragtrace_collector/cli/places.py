@@ -1,25 +1,30 @@
-"""Where commands read the collector's ledger: in its store, or from the collector that runs."""
+"""Where commands read the ledger and answers: a store, the collector that runs, a back end, a file."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions
+from ragtrace.cli.options import ConfigOptions, FromHeaders, access
+from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
+from ragtrace.cli.times import Moment, moment
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
 
 if TYPE_CHECKING:
+    from ragtrace.answer_sources import SearchProgress
+    from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig, StoreConfig
     from ragtrace_collector.ledger import Ledger
     from ragtrace_collector.operations.why import TraceStatus
-
+    from ragtrace_collector.ui.serving import AnswerPlace, AnswerSearch
 
 _TIMEOUT_S: Final = 10.0
 _MOST_BYTES: Final = 16 << 20
@@ -157,3 +162,92 @@ async def _requested(
         redirects_to = redirected_to(response)
         body = b"" if redirects_to else await response.aread()
         return response.status_code, redirects_to, body
+
+
+_STORE: Final = "store:"
+_DEFAULT_SINCE: Final = "7d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where the answers are."""
+
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="Where the answers are: store:PATH or store:postgresql://… for a collector's store, even"
+        " while it runs; jaeger:URL,"
+        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
+        " [default: the store of --config, or the default store]",
+    )
+    headers: FromHeaders = group(FromHeaders)
+    config: ConfigOptions = group(ConfigOptions)
+    since: Moment | None = option(
+        "--since",
+        metavar="TIME",
+        parse=moment,
+        help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
+    )
+    service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedPlace:
+    """Where answers are, and the search that fills the index; a store needs none."""
+
+    place: AnswerPlace
+    search: AnswerSearch | None = None
+
+
+@asynccontextmanager
+async def open_place(
+    config: CollectorConfig, place: PlaceOptions, clock: Clock, *, pause_s: float | None = None
+) -> AsyncIterator[OpenedPlace]:
+    """Open the store, or search the back end or file; the search looks again after ``pause_s``.
+
+    Raises:
+        InputError: there is no such store or file.
+        ConfigError: an address or a key cannot be used.
+    """
+    from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
+    from ragtrace_collector.service.page import open_store_place
+    from ragtrace_collector.store.open import require_store
+    from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
+
+    given, source = access(place.headers.headers), place.source
+    if source is None or source.startswith(_STORE):
+        named = (source or "").removeprefix(_STORE)
+        at = config.store.at(named) if named else config.store
+        require_store(at)
+        async with open_store_place(config.model_copy(update={"store": at}), access=given) as found:
+            yield OpenedPlace(place=found)
+        return
+    is_back_end = parse_address(source).kind in BACK_ENDS
+    since = place.since or (Moment(_DEFAULT_SINCE) if is_back_end else None)
+    search = AnswerSearch(
+        address=source,
+        since_ns=since.at(clock.now_ns()) if since else 0,
+        clock=clock,
+        service=place.service,
+        access=given,
+        on_progress=_Progress(),
+        rules=config.extract.opened(),
+        **({} if pause_s is None else {"pause_s": pause_s}),
+    )
+    async with open_searched_place(search) as found:
+        yield OpenedPlace(place=found, search=search)
+
+
+class _Progress:
+    """Says at every tenth of a search how far it is."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def __call__(self, progress: SearchProgress) -> None:
+        tenths = int(progress.share * 10)
+        if progress.is_done:
+            talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
+        elif tenths > self._tenths:
+            talk(f"Searched {10 * tenths} %: {many(progress.answers, 'evaluation')} so far")
+        self._tenths = tenths
