@@ -1,4 +1,4 @@
-"""Read a configuration: YAML, with references resolved, checked as a whole before anything starts. Its schema."""
+"""Read a configuration: YAML, with references resolved, checked as a whole before anything starts."""
 
 from __future__ import annotations
 

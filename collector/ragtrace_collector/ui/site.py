@@ -1,4 +1,4 @@
-"""What all pages are made of: what they read and write, who looks at them, templates, errors, filters in URLs."""
+"""What all pages are made of: what they read and write, who looks at them, templates, filters in URLs."""
 
 from __future__ import annotations
 
