@@ -27,9 +27,15 @@ from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger import MOST_CRASHES
-from ragtrace_collector.store.records import Job, JudgedInput, QuarantineReason, StoredSpans, StoreUnavailable
+from ragtrace_collector.store.records import (
+    Job,
+    JudgedInput,
+    QuarantineReason,
+    StoredSpans,
+    StoreUnavailable,
+    trace_id_of,
+)
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 

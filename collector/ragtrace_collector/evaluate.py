@@ -42,11 +42,11 @@ from ragtrace_collector.store.records import (
     KeptTurn,
     RelatedAnswer,
     StoreUnavailable,
+    tenant_of,
 )
 from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.sessions import SessionTurns
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores, log_verdict

@@ -20,10 +20,16 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge import Live, LiveConfig
 from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler, SamplingChanges
-from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided
+from ragtrace_collector.store.records import (
+    Job,
+    Outcome,
+    QuarantineReason,
+    StoreUnavailable,
+    TraceDecided,
+    trace_id_of,
+)
 from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 

@@ -29,9 +29,10 @@ from ragtrace_collector.store.records import (
     KeptCarrier,
     Outcome,
     QuarantineReason,
+    tenant_of,
+    trace_id_of,
 )
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 from tests.unit.answers.rows import a_row

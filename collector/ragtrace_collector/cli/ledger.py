@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ledger import Account, Ledger
     from ragtrace_collector.store.database import Database
-    from ragtrace_collector.store.maintenance import RefusedDeliveries
+    from ragtrace_collector.store.open import RefusedDeliveries
 
 
 Key = Literal["state", "reason", "rule", "service", "tenant"]
@@ -121,8 +121,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
     config = place.config()
     from ragtrace.sync import wait_for
     from ragtrace_collector.store.ledger import take_stock
-    from ragtrace_collector.store.maintenance import refused, send_again
-    from ragtrace_collector.store.open import database_of
+    from ragtrace_collector.store.open import database_of, refused, send_again
 
     database = database_of(place.section_of(config))
     if count.sends_refused:

@@ -24,7 +24,7 @@ from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
-from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.ledger import Reports
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth

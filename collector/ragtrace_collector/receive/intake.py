@@ -54,9 +54,8 @@ from ragtrace.traces.otlp import (
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.records import HoldMode, StoreUnavailable
+from ragtrace_collector.store.records import HoldMode, StoreUnavailable, trace_id_of, trace_key
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 

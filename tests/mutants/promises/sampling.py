@@ -58,7 +58,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a restart opens the purse",
-        file="collector/ragtrace_collector/store/writers.py",
+        file="collector/ragtrace_collector/store/jobs.py",
         old="    crashed = int(has_crashed)\n",
         new='    crashed = int(has_crashed)\n    db.execute("DELETE FROM spent")\n',
         tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),

@@ -1,7 +1,8 @@
-"""Held traces: their slices are the originals, and go into the outbox when the hold ends.
+"""The outbox, and held traces, which go there when the hold ends.
 
-A trace is held while it has a row in ``held``. The transaction that deletes the row also puts its spans into
-the outbox, so that each span is forwarded once, with or without scores, even after a crash.
+A trace is held while it has a row in ``held``, and its slices are the originals. The transaction that deletes
+the row also puts its spans into the outbox, so that each span is forwarded once, with or without scores, even
+after a crash.
 """
 
 from __future__ import annotations
@@ -10,14 +11,48 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.sql import Db, Rows, keep_locked
+from ragtrace.sql import Db, Rows, keep_locked, skip_locked
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.log_records import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.store import _outbox
 from ragtrace_collector.store.cipher import PayloadCipher
-from ragtrace_collector.store.records import Job, ReleasedTraces
-from ragtrace_collector.store.revisions import UNDECIDED
+from ragtrace_collector.store.jobs import UNDECIDED
+from ragtrace_collector.store.records import Job, OutboxItem, ReleasedTraces
+
+
+def put_in_outbox(
+    db: Db, cipher: PayloadCipher, payloads: Mapping[str, bytes], *, job: Job | None = None
+) -> None:
+    """Put payloads by sink; with a job, they are the newest carrier of its answer."""
+    answer = (job.trace_id, job.span_id) if job else ("", "")
+    db.executemany(
+        "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?, ?, ?, ?)",
+        [(sink, cipher.encrypt(payload, sink), *answer) for sink, payload in payloads.items()],
+    )
+
+
+def next_items(
+    db: Db, cipher: PayloadCipher, sink: str, limit: int, *, most_bytes: int
+) -> tuple[OutboxItem, ...]:
+    """Return the oldest items for a sink, up to ``most_bytes`` but at least one."""
+    query = "SELECT {} FROM parcel WHERE sink = ? AND owner = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?"
+    rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()
+    if db.writer and len(rows) < limit:  # what no writer has
+        db.execute(
+            f"UPDATE parcel SET owner = ? WHERE id IN ({query.format('id')}{skip_locked(db)})",
+            (db.writer, sink, 0, limit - len(rows)),
+        )
+        rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()
+    found: list[OutboxItem] = []
+    left = most_bytes
+    for id_, sealed in rows:
+        payload = cipher.opened(sealed, sink)
+        left -= len(payload)
+        if found and left < 0:
+            break
+        found.append(OutboxItem(id=id_, payload=payload))
+    return tuple(found)
+
 
 _IS_DONE: Final = (
     " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = held.trace_id AND state != 'ended')"
@@ -108,7 +143,7 @@ class HeldTraces:
     def _forward(self, db: Db, payload: bytes) -> None:
         payload = without_stand_ins(payload)
         if payload:
-            _outbox.put(db, self.cipher, dict.fromkeys(self.sinks, payload))
+            put_in_outbox(db, self.cipher, dict.fromkeys(self.sinks, payload))
 
 
 def _next_due_ns(db: Db, now_ns: int) -> int:
