@@ -1,8 +1,8 @@
 """Answers under way: which record was judged, who judges it, what crashed, and what is left of writers.
 
-**Revisions.** An answer is judged again if late spans change its record. Slices are counted, because times are
-wrong if the clock was set back. A trace is decided up to the slices that were read, and a job has the digests
-of its record as last decided and as last judged.
+**Revisions.** An answer is judged again if late spans change its record. Slices are counted, because times
+are wrong if the clock was set back. A trace is decided up to the slices that were read, and a job has the
+digests of its record as last decided and as last judged.
 
 **Leases.** A lease ends with the process; one that ends in a crash counts against its job. A record that
 crashes the process (out of memory, a crash in a library) also ends the leases of other jobs. So each job that
