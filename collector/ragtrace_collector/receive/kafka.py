@@ -23,7 +23,6 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.values import KafkaConfig
-from ragtrace_collector.kafka import text_of
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
     ClientEnded,
@@ -31,6 +30,7 @@ from ragtrace_collector.receive.kafka_client import (
     Partition,
     TopicMessage,
     reason_of,
+    text_of,
 )
 from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
 from ragtrace_collector.store.store import Store
