@@ -10,9 +10,12 @@ from typing import Final
 
 from opentelemetry.trace import Tracer
 
+from ragtrace.backends import open_carrier_sink, open_logs_sink, open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import Backoff
 from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.config import ExportConfig
 from ragtrace_collector.store.records import HoldMode, OutboxItem
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -289,3 +292,28 @@ def without_quotes(reason: str, sent: bytes) -> str:
         if text[start : start + _QUOTE_BYTES] in sent:
             return text[:start].decode(errors="ignore") + "… (the rest quotes what was sent)"
     return reason
+
+
+def open_export(export: ExportConfig) -> SpanSink:
+    """Open one back end, without connecting to it yet.
+
+    Raises:
+        ConfigError: its address or certificates cannot be used.
+    """
+    access = _access(export)
+    if export.accepts_spans:
+        return open_sink(export.endpoint, headers=access.headers, tls=access.tls, timeout_s=access.timeout_s)
+    return open_carrier_sink(export.endpoint, access=access)
+
+
+def open_logs_export(export: ExportConfig) -> SpanSink:
+    """Do the same for log records as they come."""
+    return open_logs_sink(export.endpoint, access=_access(export))
+
+
+def _access(export: ExportConfig) -> ConnectionSettings:
+    return ConnectionSettings(
+        headers={name: value.get_secret_value() for name, value in export.headers.items()},
+        tls=export.tls.opened() if export.tls else None,
+        timeout_s=10,
+    )

@@ -28,7 +28,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import BudgetPeriodsConfig
 from ragtrace_collector.judge import JudgeGuard, JudgeGuards, LiveConfig, budget_of, guards_of, open_evaluator
-from ragtrace_collector.store.drift import DriftRuns
+from ragtrace_collector.store.budget import DriftRuns
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.logs import event
 

@@ -21,7 +21,7 @@ from ragtrace.ports import Clock, SpanSink
 from ragtrace.process import settle_memory
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.deliver import ObservedSink
+from ragtrace_collector.deliver import ObservedSink, open_export, open_logs_export
 from ragtrace_collector.drift import check_anchors
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, old_prices, open_evaluator
 from ragtrace_collector.ledger import Coverage
@@ -39,16 +39,17 @@ from ragtrace_collector.operations.vitals import Operations, Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.receive.intake import Intake, RequestMemory
-from ragtrace_collector.service.from_config import (
+from ragtrace_collector.service.page import UiService
+from ragtrace_collector.service.pipeline import (
+    Role,
+    SharedParts,
+    StageParts,
+    StorePipeline,
     assemble_policy_of,
     forward_logs_to,
-    open_export,
-    open_logs_export,
     release_to,
     sampler_of,
 )
-from ragtrace_collector.service.page import UiService
-from ragtrace_collector.service.pipeline import Role, SharedParts, StageParts, StorePipeline
 from ragtrace_collector.store.open import open_store
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import CalendarClock, Counters, SteadyClock

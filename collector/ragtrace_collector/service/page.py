@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.files.state import state_folder
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.deliver import open_export
 from ragtrace_collector.store.open import ReadOnlyStore, open_reading
 from ragtrace_collector.ui.serving import AnswerPlace, ReviewPlace, configured_app, open_reviews
 from ragtrace_collector.ui.site import CollectorStatus

@@ -14,8 +14,8 @@ from typing import Final
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Sweeper
-from ragtrace_collector.config import CollectorConfig, JudgeConfig
+from ragtrace_collector.assemble import AnswerReader, AssemblePolicy, Assembly, Quarantine, Sweeper
+from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, JudgeConfig, SampleConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
 from ragtrace_collector.drift import DriftStage
@@ -25,7 +25,7 @@ from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.signals import digest_of
 from ragtrace_collector.receive.intake import Intake, RequestMemory
 from ragtrace_collector.sample import SampleStage
-from ragtrace_collector.service.from_config import assemble_policy_of, forward_to, sampler_of
+from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
 from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.records import HoldMode, Job, StoreUnavailable
@@ -387,3 +387,55 @@ class StageParts:
                 counters=self.shared.counters,
                 clock=self.clock,
             )
+
+
+def forward_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return the endpoints that get the application's own spans."""
+    return tuple(export.endpoint for export in config.export if export.forward and export.accepts_spans)
+
+
+def forward_logs_to(config: CollectorConfig) -> Mapping[str, ExportConfig]:
+    """Return the exports that get the application's own log records, by their name in the outbox.
+
+    What waits there is another message than the carriers that wait for the same address.
+    """
+    return {
+        f"forward:{export.endpoint}": export
+        for export in config.export
+        if export.forward and export.accepts_logs
+    }
+
+
+def release_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return the endpoints that get held spans: all that can, if no endpoint gets originals now."""
+    return forward_to(config) or tuple(export.endpoint for export in config.export if export.accepts_spans)
+
+
+def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
+    """Return how long a trace waits for its spans."""
+    return AssemblePolicy(
+        quiet_ns=nanoseconds(config.assemble.quiet_period),
+        deadline_ns=nanoseconds(config.assemble.deadline),
+        max_open_traces=config.assemble.max_open_traces,
+        max_spans_per_trace=config.assemble.max_spans_per_trace,
+    )
+
+
+def sampler_of(config: SampleConfig) -> Sampler:
+    """Build the sampler; it has seen nothing yet."""
+    floor, limit, near = config.tenant_floor, config.limit, config.neighbours
+    return Sampler(
+        plan=config.plan(),
+        fairness=TenantFloor(answers=floor) if floor else None,
+        limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
+        follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
+    )
+
+
+def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
+    return FollowUpPolicy(
+        below=config.below,
+        metric=config.metric,
+        relations=config.same,
+        most=config.most,
+    )

@@ -17,10 +17,9 @@ from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import FinalOutcome, Ledger, State
-from ragtrace_collector.store.budget import BudgetRows
+from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
-from ragtrace_collector.store.drift import DriftRuns
 from ragtrace_collector.store.jobs import (
     UNDECIDED,
     add_slice,
