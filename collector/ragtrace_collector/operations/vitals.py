@@ -33,8 +33,7 @@ from ragtrace_collector.telemetry.counters import ConsumerState, Counters
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_metric_exporter
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.server import HttpServer, open_socket
+from ragtrace_collector.web.server import HttpServer, ReceiverAuth, open_socket
 
 log = logging.getLogger("ragtrace.collector")
 

@@ -18,8 +18,7 @@ from ragtrace_collector.service.collector import check_kafka
 from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.store.open import cipher_of, database_of
 from ragtrace_collector.store.sqlite import check_owner
-from ragtrace_collector.web.auth import open_auth
-from ragtrace_collector.web.server import open_socket
+from ragtrace_collector.web.server import open_auth, open_socket
 
 _FILE: Final = "otlp-file:"
 _HEAD: Final = b"SQLite format 3\x00"

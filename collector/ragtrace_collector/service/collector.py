@@ -56,8 +56,7 @@ from ragtrace_collector.telemetry.counters import CalendarClock, Counters, Stead
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
-from ragtrace_collector.web.auth import ReceiverAuth, open_auth
-from ragtrace_collector.web.server import HttpServer, is_loopback, open_socket
+from ragtrace_collector.web.server import HttpServer, ReceiverAuth, is_loopback, open_auth, open_socket
 from ragtrace_collector.web.tokens import TokenAuth
 
 if TYPE_CHECKING:

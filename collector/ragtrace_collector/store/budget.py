@@ -1,4 +1,4 @@
-"""The spend ledger, a row a budget and window; the drift check, a row a run of the anchors and a row a model."""
+"""The spend ledger, a row a budget and window, and the drift check: a row a run, and a row a model."""
 
 from __future__ import annotations
 
