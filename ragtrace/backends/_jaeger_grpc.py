@@ -15,7 +15,7 @@ from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
 from ragtrace.backends.search_windows import SearchOnlyReader, cut_if_too_large
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep
+from ragtrace.http import REPEATABLE, ReadRetries, Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Span, Trace

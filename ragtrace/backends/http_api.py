@@ -11,9 +11,18 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to, without_secrets
-from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep, retry_after_s_in
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import (
+    REPEATABLE,
+    BodyTooLarge,
+    ClientTls,
+    ReadRetries,
+    Sleep,
+    UnreadableBody,
+    open_client,
+    redirected_to,
+    retry_after_s_in,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
     import httpx

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi
 from ragtrace.backends.search_windows import SearchOnlyReader, cut_if_too_large
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http.retry import Sleep
+from ragtrace.http import Sleep
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json

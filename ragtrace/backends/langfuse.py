@@ -19,7 +19,7 @@ from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
 from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError
-from ragtrace.http.retry import Sleep
+from ragtrace.http import Sleep
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace

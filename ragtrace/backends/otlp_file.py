@@ -14,8 +14,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError, SendRefused, SendRejected, SendRetryable
-from ragtrace.files.durable import make_folder, sync_folder
-from ragtrace.files.private import make_private, open_private
+from ragtrace.files import make_folder, make_private, open_private, sync_folder
 from ragtrace.traces.otlp import decode_json, parse_request, request_to_json
 
 _TAIL_BYTES = 1024 * 1024

@@ -14,9 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.http import UnreadableBody, open_client, redirected_to
-from ragtrace.http.retry import OTLP, retry_after_s_in
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import OTLP, ClientTls, UnreadableBody, open_client, redirected_to, retry_after_s_in
 from ragtrace.ports import SpanSink
 from ragtrace.traces.evaluation_logs import encode_evaluation_logs
 from ragtrace.traces.otlp import decode

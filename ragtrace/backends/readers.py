@@ -16,8 +16,7 @@ from ragtrace.backends.otlp_reader import OtlpFileReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError
-from ragtrace.http import without_secrets
-from ragtrace.http.retry import Sleep
+from ragtrace.http import Sleep, without_secrets
 from ragtrace.ports import TraceReader
 
 _ACCEPTED = (

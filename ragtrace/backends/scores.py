@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.backends.otlp_sinks import HttpSink
 from ragtrace.errors import SendRejected
-from ragtrace.http.retry import REPEATABLE
+from ragtrace.http import REPEATABLE
 from ragtrace.model import AttributeValue, Label
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent

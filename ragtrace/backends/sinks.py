@@ -11,8 +11,7 @@ from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_sinks import LOGS, TRACES, EvaluationLogSink, OtlpGrpcSink, OtlpHttpSink, Signal
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.errors import ConfigError, SendError
-from ragtrace.http import without_secrets
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls, without_secrets
 from ragtrace.ports import SpanSink
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span

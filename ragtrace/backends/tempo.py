@@ -16,7 +16,7 @@ from ragtrace.backends.http_api import ConnectionSettings, HttpApi
 from ragtrace.backends.jaeger import normalized_trace_id
 from ragtrace.backends.search_windows import SearchOnlyReader
 from ragtrace.errors import CodecError, ReadError
-from ragtrace.http.retry import Sleep
+from ragtrace.http import Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Trace

@@ -51,7 +51,7 @@ from ragtrace.errors import (
     SendRetryable,
     SendUnconfirmed,
 )
-from ragtrace.http.retry import ReadRetries, Sleep
+from ragtrace.http import ReadRetries, Sleep
 from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluation import no_rag_call

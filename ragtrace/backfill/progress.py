@@ -29,7 +29,7 @@ from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.conversations.judging import PlacedTurn, SessionName
 from ragtrace.conversations.turns import SessionSettings, Turn, turn_of_json
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import state_folder
+from ragtrace.files import state_folder
 from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span

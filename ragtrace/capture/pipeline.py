@@ -31,7 +31,7 @@ from opentelemetry.trace import SpanContext
 from ragtrace import semconv
 from ragtrace.capture._guard import hint, log
 from ragtrace.capture.settings import Settings, cooperative
-from ragtrace.http.exporters import open_span_exporter
+from ragtrace.http import open_span_exporter
 
 
 class ReusedResource(Resource):

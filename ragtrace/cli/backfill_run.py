@@ -64,7 +64,7 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.clock import SystemClock
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
-from ragtrace.files.private import refuse_link
+from ragtrace.files import refuse_link
 from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings

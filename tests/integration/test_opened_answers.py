@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
-from ragtrace.answer_sources.sources import TraceSource
+from ragtrace.answer_sources import SearchProgress, TraceSource, find_answers, open_source, store_source
 from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink

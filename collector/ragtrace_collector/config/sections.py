@@ -21,7 +21,7 @@ from pydantic import (
 from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import default_store
+from ragtrace.files import default_store
 from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules

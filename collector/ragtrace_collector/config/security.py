@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace_collector.config.values import Section, Size
 
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.http.retry import Backoff
+from ragtrace.http import Backoff
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.store.records import OutboxItem
 from ragtrace_collector.store.store import Store
