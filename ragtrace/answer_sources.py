@@ -27,9 +27,8 @@ from ragtrace.answers.summary import (
     summary_of_judged,
 )
 from ragtrace.backends import open_reader
-from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.otlp_reader import LineIndex
-from ragtrace.backends.search_windows import windows
+from ragtrace.backends.http_api import ConnectionSettings, windows
+from ragtrace.backends.otlp_files import LineIndex
 from ragtrace.errors import ConfigError, InputError, ReadError, ReadUnavailable
 from ragtrace.http import Sleep, without_secrets
 from ragtrace.model import (

@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters, SearchOnlyReader, at_most
 from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
-from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError, ReadUnavailable
 from ragtrace.http import Sleep
 from ragtrace.model import AttributeValue

@@ -12,9 +12,8 @@ from typing import Final
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, SearchOnlyReader
 from ragtrace.backends.jaeger import normalized_trace_id
-from ragtrace.backends.search_windows import SearchOnlyReader
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.http import Sleep
 from ragtrace.ports import Page, TraceQuery

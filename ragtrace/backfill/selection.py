@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeGuard
 
 from ragtrace import semconv
-from ragtrace.backends.search_windows import windows
+from ragtrace.backends.http_api import windows
 from ragtrace.backfill.progress import KeptTurns, ResumableRun
 from ragtrace.backfill.report import RunCounts
 from ragtrace.conversations.judging import turn_on_carrier, undecided_turn

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends.jaeger import JaegerGrpcReader
 from ragtrace.errors import ReadError
 from ragtrace.http import Backoff, ReadRetries, retry_after_s_in
 
