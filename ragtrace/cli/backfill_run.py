@@ -30,8 +30,7 @@ from ragtrace.backfill import (
     Selection,
     SpanId,
 )
-from ragtrace.backfill.progress import RunLedger, run_budget
-from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
 from ragtrace.cli.backfill import (
     BudgetOptions,

@@ -58,7 +58,7 @@ async def jaeger_saying(method: Method, **access: Any) -> AsyncIterator[JaegerGr
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_jaeger_grpc, "MOST_READ_BYTES", MOST)
+    monkeypatch.setattr(jaeger, "MOST_READ_BYTES", MOST)
 
 
 @pytest.mark.usefixtures("small")
