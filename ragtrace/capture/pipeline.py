@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext
 
 from ragtrace import semconv
 from ragtrace.capture._guard import hint, log
-from ragtrace.capture.settings import Settings, cooperative
+from ragtrace.capture.instrumentation import Settings, cooperative
 from ragtrace.http import open_span_exporter
 
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import ragtrace
-from ragtrace.capture.libraries._table import LIBRARIES
+from ragtrace.capture.libraries.instrumentors import LIBRARIES
 from tests.patience import PATIENCE_S
 from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.wheel import build_wheel
