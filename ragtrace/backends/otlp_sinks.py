@@ -25,7 +25,7 @@ from ragtrace.errors import CodecError, SendError, SendRefused, SendRejected, Se
 from ragtrace.files import make_folder, make_private, open_private, sync_folder
 from ragtrace.http import OTLP, ClientTls, UnreadableBody, open_client, redirected_to, retry_after_s_in
 from ragtrace.ports import SpanSink
-from ragtrace.traces.evaluation_logs import encode_evaluation_logs
+from ragtrace.traces.logs import encode_evaluation_logs
 from ragtrace.traces.otlp import decode, decode_json, parse_request, request_to_json
 
 if TYPE_CHECKING:

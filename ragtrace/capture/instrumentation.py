@@ -323,7 +323,7 @@ def instrument(
     """Switch capture on and return whether it is on. The span helpers do nothing before this call.
 
     Known libraries (``ragtrace.capture.libraries.instrumentors``) are instrumented on import, unless already
-    traced. ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep capture off. ``RAGTRACE_LOG_LEVEL`` shows a log.
+    traced. ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep it off. ``RAGTRACE_LOG_LEVEL`` shows logs.
     If the application has an OpenTelemetry SDK provider, ragtrace joins it and keeps its sampler, resource
     and exporters; only the ``endpoint`` argument adds an exporter. Otherwise ragtrace sets a global provider
     from the ``OTEL_*`` variables. Arguments override the environment. A second call changes nothing before

@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Final
 
-from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef
+from ragtrace.traces.trace import Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

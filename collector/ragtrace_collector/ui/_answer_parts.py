@@ -22,8 +22,7 @@ from ragtrace.model import (
     RagRecord,
     VerdictLabel,
 )
-from ragtrace.traces.lineage import Lineage
-from ragtrace.traces.trace import Span, StatusCode, Trace
+from ragtrace.traces.trace import Lineage, Span, StatusCode, Trace
 
 _MOST_MARKED: Final = 4_000
 """Shown characters of a marked passage; an unmarked one is folded from 2,000 on."""
