@@ -242,7 +242,9 @@ class JaegerReader(SearchOnlyReader):
         if response.status == 404:
             return None
         if response.status == 400:
-            raise ReadError(f"{self._api.where} does not understand the query: {_message(response.text)}")
+            raise ReadError(
+                f"{self._api.where} does not understand the query: {_error_message(response.text)}"
+            )
         return response.text
 
     async def _json(self, path: str) -> dict[str, object] | None:

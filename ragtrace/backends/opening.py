@@ -61,7 +61,7 @@ def open_reader(
         endpoint, insecure = url.netloc.rpartition("@")[2], url.scheme == "grpc"
         return JaegerGrpcReader(endpoint, insecure=insecure, access=_with_login(access, url), sleep=sleep)
     if url is None or url.scheme not in ("http", "https"):
-        raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_ACCEPTED}")
+        raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_SOURCES}")
     return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 

@@ -114,7 +114,8 @@ LAST_LABEL = re.compile(r"\n[^\n]{1,60}[:\uff1a]\Z")
 _MARKUP = r"[\W_]{0,8}"
 _BEHIND_LABEL = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(
-    rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
+    rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_BEHIND_LABEL}(?P<text>.*)",
+    re.IGNORECASE,
 )
 _ASKED_BY_LABEL = re.compile(
     r"[\W_]{0,8}(?:[^\s:\uff1a]{1,20} ){0,11}[^\s:\uff1a]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
@@ -125,7 +126,7 @@ _HEADING = re.compile(
     r"[ \t]{0,3}(?:#{1,6} |\*\*[^*\n]{1,40}\*\*:?[ \t]*$|={2,}|\u3010[^\n]{1,40}\u3011[ \t]*$)|</"
 )
 _OVER = re.compile(
-    rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_COLON}",
+    rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_BEHIND_LABEL}",
     re.IGNORECASE,
 )
 
