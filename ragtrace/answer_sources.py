@@ -7,9 +7,10 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import as_carrier, is_carrier, summary_of
@@ -27,7 +28,7 @@ from ragtrace.answers.summary import (
     summary_of_judged,
 )
 from ragtrace.backends import open_reader
-from ragtrace.backends.http_api import ConnectionSettings, windows
+from ragtrace.backends.http_api import ConnectionSettings, can_search, windows
 from ragtrace.backends.otlp_files import LineIndex
 from ragtrace.errors import ConfigError, InputError, ReadError, ReadUnavailable
 from ragtrace.http import Sleep, without_secrets
@@ -165,7 +166,9 @@ def open_source(
         return ReportSource(Path(place.rest), name=place.name)
     faults: list[InputError] = []
     reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
-    return TraceSource(reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults)
+    return TraceSource(
+        reader=reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults
+    )
 
 
 def store_source(
@@ -180,7 +183,7 @@ def store_source(
 
     ``advice`` is told of an answer that it does not have any more.
     """
-    return TraceSource(reader, name=name, rules=rules, kept=kept, is_store=True, advice=advice)
+    return TraceSource(reader=reader, name=name, rules=rules, kept=kept, is_store=True, advice=advice)
 
 
 def first_of(*sources: AnswerSource) -> AnswerSource:
@@ -188,33 +191,21 @@ def first_of(*sources: AnswerSource) -> AnswerSource:
     return sources[0] if len(sources) == 1 else _FirstOf(sources)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSource:
     """Opens answers from the traces of a reader."""
 
-    def __init__(
-        self,
-        reader: TraceReader,
-        *,
-        name: str,
-        rules: ExtractRules = _DEFAULT_RULES,
-        kept: KeptAnswers | None = None,
-        is_store: bool = False,
-        index: AnswerIndex | None = None,
-        longest_s: float = _LONGEST_S,
-        faults: list[InputError] | None = None,
-        advice: str = "",
-    ) -> None:
-        """``is_store`` says that it is a collector's: its ids have the tenant, so that it gives the tenant's
-        spans alone. ``faults`` is where the reader puts the pieces of files that it cannot read."""
-        self.name = name
-        self._reader = reader
-        self._rules = rules
-        self._kept = kept
-        self._is_store = is_store
-        self._index = index
-        self._longest_s = longest_s
-        self._faults = [] if faults is None else faults
-        self._advice = advice
+    reader: TraceReader
+    name: str
+    rules: ExtractRules = _DEFAULT_RULES
+    kept: KeptAnswers | None = None
+    is_store: bool = False
+    """It is a collector's: its ids have the tenant, so that it gives the tenant's spans alone."""
+    index: AnswerIndex | None = None
+    longest_s: float = _LONGEST_S
+    faults: list[InputError] = field(default_factory=list)
+    """Where the reader puts the pieces of files that it cannot read."""
+    advice: str = ""
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with its content.
@@ -223,43 +214,43 @@ class TraceSource:
             AnswerGone: the place has no such trace, or no evaluation of this span.
             ReadError: the place could not be read in time, or sent what cannot be read.
         """
-        self._faults.clear()
+        self.faults.clear()
         trace, kept = await self._read(key)
-        versions = await self._index.versions(key) if self._index and key.tenant else ()
+        versions = await self.index.versions(key) if self.index and key.tenant else ()
         return await asyncio.to_thread(
             open_answer,
             trace,
             key,
-            self._rules,
+            self.rules,
             read_from=self.name,
             evaluations={version.carrier_span_id for version in versions},
-            is_own=self._is_store,
+            is_own=self.is_store,
             kept=kept.record,
         )
 
     async def aclose(self) -> None:
         """Release sockets and files."""
-        await self._reader.aclose()
+        await self.reader.aclose()
 
     async def _read(self, key: AnswerKey) -> tuple[Trace, KeptAnswer]:
         try:
-            async with asyncio.timeout(self._longest_s):
-                wanted = f"{key.trace_id}@{key.tenant}" if self._is_store else key.trace_id
-                trace = await self._reader.get(wanted)
-                kept = await self._kept(key) if self._kept else KeptAnswer()
+            async with asyncio.timeout(self.longest_s):
+                wanted = f"{key.trace_id}@{key.tenant}" if self.is_store else key.trace_id
+                trace = await self.reader.get(wanted)
+                kept = await self.kept(key) if self.kept else KeptAnswer()
         except TimeoutError as exc:
-            raise ReadUnavailable(f"{self.name} did not answer within {self._longest_s:g} s") from exc
+            raise ReadUnavailable(f"{self.name} did not answer within {self.longest_s:g} s") from exc
         except InputError as exc:
             raise ReadError(f"{self.name}: {exc}") from exc
         except ReadError as exc:
-            if self._is_store:
+            if self.is_store:
                 raise AnswerDamaged(str(exc)) from exc
             raise
         if kept.is_forgotten and trace is None:
-            raise AnswerGone(f"{self.name} has no texts of this answer any more: {_FORGOTTEN}{self._advice}")
+            raise AnswerGone(f"{self.name} has no texts of this answer any more: {_FORGOTTEN}{self.advice}")
         if trace is None and not kept.carriers:
-            gone = f"{self.name} has no trace {key.trace_id} (any more){_unread(self._faults)}"
-            raise AnswerGone(f"{gone}{self._advice}")
+            gone = f"{self.name} has no trace {key.trace_id} (any more){_unread(self.faults)}"
+            raise AnswerGone(f"{gone}{self.advice}")
         return Trace.of(key.trace_id, (*(trace.spans if trace else ()), *kept.carriers)), kept
 
 
@@ -534,13 +525,13 @@ class _Run:
 async def _traces(
     reader: TraceReader, place: AnswerAddress, service: str | None, run: _Run
 ) -> AsyncIterator[Trace]:
-    if not _can_search(reader):
+    if not can_search(reader):
         async for trace in _all(reader, run):
             yield trace
         return
     query = TraceQuery(since_ns=run.since_ns, until_ns=run.until_ns, service=service)
-    chosen, query = _carriers_only(reader, place.kind, query)
-    async for window in windows(chosen, query):
+    search = partial(_search_jaeger, reader) if place.kind == "jaeger" else reader.search
+    async for window in windows(reader, _for_carriers(query, place.kind), search):
         run.cut_windows += window.is_cut
         for whole in filter(None, window.found.values()):
             run.traces += 1
@@ -564,26 +555,16 @@ async def _all(reader: TraceReader, run: _Run) -> AsyncIterator[Trace]:
         raise ReadError(str(exc)) from exc
 
 
-def _can_search(reader: TraceReader) -> TypeGuard[TraceSearch]:
-    return hasattr(reader, "search")
-
-
-def _carriers_only(reader: TraceSearch, kind: str, query: TraceQuery) -> tuple[TraceSearch, TraceQuery]:
+def _for_carriers(query: TraceQuery, kind: str) -> TraceQuery:
     """Narrow a search to traces with carriers, where the back end can.
 
     Phoenix and Langfuse may have scores in place of carriers, which no search finds: every trace is read.
     """
-    match kind:
-        case "tempo":
-            # one query for all versions of the schema, and for answers with their scores
-            named = "" if query.service is None else f" && resource.service.name = {_quoted(query.service)}"
-            return reader, replace(query, traceql=f"{{ .{semconv.SCHEMA} != nil{named} }}")
-        case "jaeger":
-            return _InJaeger(reader), query
-        case "langfuse":
-            return reader, replace(query, service=None)
-        case _:
-            return reader, query
+    if kind == "tempo":
+        # one query for all versions of the schema, and for answers with their scores
+        named = "" if query.service is None else f" && resource.service.name = {_quoted(query.service)}"
+        return replace(query, traceql=f"{{ .{semconv.SCHEMA} != nil{named} }}")
+    return replace(query, service=None) if kind == "langfuse" else query
 
 
 def _quoted(text: str) -> str:
@@ -591,34 +572,11 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-class _InJaeger:
-    """Searches Jaeger for carriers: by the names that they have, and for answers with their scores."""
-
-    def __init__(self, reader: TraceSearch) -> None:
-        self._reader = reader
-
-    @property
-    def shortest_ns(self) -> int:
-        return self._reader.shortest_ns
-
-    @property
-    def longest_ns(self) -> int:
-        return self._reader.longest_ns
-
-    async def search(self, query: TraceQuery) -> Page:
-        names = [f"{semconv.CARRIER_NAME_PREFIX} {label.value}" for label in Label]
-        wanted = [replace(query, operation=name) for name in names]
-        wanted.append(replace(query, tags={semconv.EVAL_MODE: "hold"}))
-        return Page.joined([await self._reader.search(one) for one in wanted])
-
-    async def get(self, trace_id: str) -> Trace | None:
-        return await self._reader.get(trace_id)
-
-    def traces(self) -> AsyncIterator[Trace]:
-        return self._reader.traces()
-
-    async def aclose(self) -> None:
-        await self._reader.aclose()
+async def _search_jaeger(reader: TraceSearch, query: TraceQuery) -> Page:
+    """Search Jaeger for carriers: by the names that they have, and for answers with their scores."""
+    wanted = [replace(query, operation=f"{semconv.CARRIER_NAME_PREFIX} {label.value}") for label in Label]
+    wanted.append(replace(query, tags={semconv.EVAL_MODE: "hold"}))
+    return Page.joined([await reader.search(one) for one in wanted])
 
 
 async def _by_id(reader: TraceReader, trace_ids: list[str], run: _Run) -> AsyncIterator[Trace]:

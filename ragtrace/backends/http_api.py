@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard
 
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import (
@@ -27,7 +27,7 @@ from ragtrace.http import (
     retry_after_s_in,
     without_secrets,
 )
-from ragtrace.ports import Page, TraceQuery, TraceSearch
+from ragtrace.ports import Page, TraceQuery, TraceReader, TraceSearch
 from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ class HttpApi:
             raise ReadError(f"{self.where} sent JSON of an unexpected form")
         return tree
 
+    def nonsense(self, exc: Exception) -> ReadError:
+        """Return the error for a response that cannot be read."""
+        return ReadError(f"{self.where} sent an unreadable response: {type(exc).__name__}")
+
     async def aclose(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -254,11 +258,18 @@ class SearchWindow:
     """Whether even the shortest possible window has more traces than the back end returns."""
 
 
-async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[SearchWindow]:
+def can_search(reader: TraceReader) -> TypeGuard[TraceSearch]:
+    """Return whether a reader takes queries."""
+    return hasattr(reader, "search")
+
+
+async def windows(
+    reader: TraceSearch, query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]] | None = None
+) -> AsyncIterator[SearchWindow]:
     """Yield the results of a query, window by window, from the oldest to the newest.
 
     Windows are contiguous. Traces of the previous window are left out; a trace longer than a window may occur
-    twice.
+    twice. ``search`` comes in place of the reader's own.
 
     Raises:
         ReadError: the back end could not be read.
@@ -267,7 +278,7 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Searc
     before: frozenset[str] = frozenset()
     while since_ns < query.until_ns:
         until_ns = min(since_ns + length_ns, query.until_ns)
-        page = await reader.search(replace(query, since_ns=since_ns, until_ns=until_ns))
+        page = await (search or reader.search)(replace(query, since_ns=since_ns, until_ns=until_ns))
         if page.is_cut and until_ns - since_ns > reader.shortest_ns:
             length_ns = max(reader.shortest_ns, (until_ns - since_ns) // 2)
             continue
@@ -276,22 +287,6 @@ async def windows(reader: TraceSearch, query: TraceQuery) -> AsyncIterator[Searc
         before, since_ns = frozenset(page.found), until_ns
         if 2 * len(page.found) < page.limit:
             length_ns = min(2 * length_ns, reader.longest_ns)
-
-
-async def cut_if_too_large(
-    query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]], *, shortest_ns: int, limit: int
-) -> Page:
-    """Search, and treat an oversized page as cut, so that the window is split.
-
-    Raises:
-        ReadError: the search failed, or the page is too long for the shortest time range.
-    """
-    try:
-        return await search(query)
-    except ReadOversized:
-        if query.until_ns - query.since_ns <= shortest_ns:
-            raise
-        return Page(found={}, limit=limit, is_cut=True)
 
 
 async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str, Trace | None] | None:
@@ -305,9 +300,11 @@ async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str,
 
 
 class SearchOnlyReader:
-    """Base class of these readers."""
+    """Base class of readers that find traces by id and by search only."""
 
     back_end: ClassVar[str]
+    shortest_ns: int
+    longest_ns = 30 * 86_400 * 10**9
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Raise an error, because the back end cannot list every trace.
@@ -319,3 +316,25 @@ class SearchOnlyReader:
             f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
         )
         yield  # makes this an async generator, as the port requires
+
+
+class HttpReader(SearchOnlyReader):
+    """Base class of those over HTTP."""
+
+    most_traces: ClassVar[int]
+    """Per search, unless told otherwise."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: ConnectionSettings | None = None,
+        traces_at_once: int | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = HttpApi(self.back_end, base_url, access, sleep=sleep)
+        self._traces_at_once = traces_at_once or self.most_traces
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.aclose()

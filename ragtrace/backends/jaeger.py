@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from google.protobuf.message import DecodeError
@@ -23,9 +23,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.backends.http_api import (
     MOST_READ_BYTES,
     ConnectionSettings,
-    HttpApi,
+    HttpReader,
     SearchOnlyReader,
-    cut_if_too_large,
 )
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import REPEATABLE, ReadRetries, Sleep
@@ -47,15 +46,6 @@ _OWN: Final = frozenset(
 )
 
 Json = Mapping[str, Any]
-
-
-def trace_ids_of_v2(body: Json) -> tuple[str, ...]:
-    """Return the ids of all traces in a response, without reading their spans.
-
-    Raises:
-        KeyError, TypeError, AttributeError: the response has another form.
-    """
-    return tuple(trace["traceID"].zfill(32) for trace in body["data"])
 
 
 def spans_of_v2(body: Json) -> tuple[Span, ...]:
@@ -142,28 +132,51 @@ def _first(tags: Mapping[str, AttributeValue], names: Iterable[str]) -> str:
 T = TypeVar("T")
 
 _TRACE_ID_DIGITS: Final = 32
-_TRACES_AT_ONCE: Final = 100
-"""Traces per search. It returns whole traces, so this is some megabytes at most."""
 _MICROSECOND_NS: Final = 1_000
 
 
-class JaegerReader(SearchOnlyReader):
-    """Read traces by id and by search from Jaeger's query service (port 16686)."""
+class _JaegerSearch(SearchOnlyReader):
+    """Search as Jaeger's stores do it: one service at a time."""
 
     back_end = "Jaeger"
     shortest_ns = _MICROSECOND_NS
-    longest_ns = 30 * 86_400 * 10**9
+    _traces_at_once: int
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        access: ConnectionSettings | None = None,
-        traces_at_once: int = _TRACES_AT_ONCE,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._api = HttpApi("Jaeger", base_url, access, sleep=sleep)
-        self._traces_at_once = traces_at_once
+    async def search(self, query: TraceQuery) -> Page:
+        """Search once, for whole traces; without a service, search all services.
+
+        An oversized page counts as cut, so that its window is split.
+
+        Raises:
+            ReadError: the request failed, Jaeger rejected the query, or the query is in TraceQL.
+        """
+        if query.traceql is not None:
+            raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
+        if query.service is None:
+            named = [replace(query, service=service) for service in await self.services()]
+            return Page.joined([await self.search(one) for one in named])
+        try:
+            return await self._page(query)
+        except ReadOversized:
+            if query.until_ns - query.since_ns <= self.shortest_ns:
+                raise
+            return Page(found={}, limit=self._traces_at_once, is_cut=True)
+
+    async def _page(self, query: TraceQuery) -> Page:
+        raise NotImplementedError
+
+    async def services(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+class JaegerReader(_JaegerSearch, HttpReader):
+    """Read traces by id and by search from Jaeger's query service (port 16686)."""
+
+    most_traces = 100
+    """It returns whole traces, so this is some megabytes at most."""
+
+    def __init__(self, base_url: str, **options: Any) -> None:
+        super().__init__(base_url, **options)
         self._version: _V2 | _V3 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
@@ -177,18 +190,6 @@ class JaegerReader(SearchOnlyReader):
         version = await self._detected_version()
         body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
         return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
-
-    async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces; without a service, search all services.
-
-        Raises:
-            ReadError: the request failed, or Jaeger rejected the query.
-        """
-        return await search_each_service(query, self._search, self.services)
-
-    async def _search(self, query: TraceQuery) -> Page:
-        bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
-        return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
         version = await self._detected_version()
@@ -212,11 +213,8 @@ class JaegerReader(SearchOnlyReader):
             ReadError: the request failed.
         """
         version = await self._detected_version()
-        return tuple(version.services_in(await self._json(version.services)))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.aclose()
+        listed = (await self._json(version.services) or {}).get(version.listed)
+        return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
     async def _detected_version(self) -> _V2 | _V3:
         """Detect the API version once: a server without v3 answers with its page, or with 404."""
@@ -262,26 +260,10 @@ class JaegerReader(SearchOnlyReader):
             raise ReadError(f"{self._api.where} sent unreadable traces: {type(exc).__name__}") from exc
 
 
-async def search_each_service(
-    query: TraceQuery,
-    search: Callable[[TraceQuery], Awaitable[Page]],
-    services: Callable[[], Awaitable[Iterable[str]]],
-) -> Page:
-    """Search the query's service, or all services in turn, because Jaeger's stores search one at a time.
-
-    Raises:
-        ReadError: the query is in TraceQL.
-    """
-    if query.traceql is not None:
-        raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
-    if query.service is not None:
-        return await search(query)
-    return Page.joined([await search(replace(query, service=service)) for service in await services()])
-
-
 class _V3:
     traces = "/api/v3/traces"
     services = "/api/v3/services"
+    listed = "services"
     raw = "raw_traces"
     """Without it, Jaeger adjusts the times of spans for clock skew."""
 
@@ -302,13 +284,11 @@ class _V3:
     def spans(self, body: str) -> tuple[Span, ...]:
         return tuple(span for part in _parts(body) for span in decode_json(part))
 
-    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
-        return _texts((tree or {}).get("services"))
-
 
 class _V2:
     traces = "/api/traces"
     services = "/api/services"
+    listed = "data"
     raw = "raw"
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
@@ -330,13 +310,7 @@ class _V2:
         return spans_of_v2(json.loads(body))
 
     def trace_ids(self, body: str) -> tuple[str, ...]:
-        return trace_ids_of_v2(json.loads(body))
-
-    def services_in(self, tree: Mapping[str, object] | None) -> Iterable[str]:
-        return _texts((tree or {}).get("data"))
-
-
-_Version: TypeAlias = _V3 | _V2
+        return tuple(trace["traceID"].zfill(32) for trace in json.loads(body)["data"])
 
 
 V3: Final = _V3()
@@ -384,20 +358,12 @@ def _error_message(body: str) -> str:
         return body[:200]
 
 
-def _texts(found: object) -> Iterable[str]:
-    return (str(each) for each in found) if isinstance(found, list) else ()
-
-
 _SERVICE: Final = "/jaeger.api_v3.QueryService/"
 _TRACES_IN_A_STREAM: Final = 500
 
 
-class JaegerGrpcReader(SearchOnlyReader):
+class JaegerGrpcReader(_JaegerSearch):
     """Read traces by id and by search from Jaeger's query service at ``host:port``."""
-
-    back_end = "Jaeger"
-    shortest_ns = 1_000
-    longest_ns = 30 * 86_400 * 10**9
 
     def __init__(
         self,
@@ -427,18 +393,6 @@ class JaegerGrpcReader(SearchOnlyReader):
         trace_id = normalized_trace_id(trace_id)
         request = _message("GetTraceRequest", trace_id=trace_id, raw_traces=True)
         return traces_by_id(await self._spans("GetTrace", request)).get(trace_id)
-
-    async def search(self, query: TraceQuery) -> Page:
-        """Search once, for whole traces; without a service, search all services.
-
-        Raises:
-            ReadError: the request failed, or Jaeger rejected the query.
-        """
-        return await search_each_service(query, self._search, self.services)
-
-    async def _search(self, query: TraceQuery) -> Page:
-        bounds = {"shortest_ns": self.shortest_ns, "limit": self._traces_at_once}
-        return await cut_if_too_large(query, self._page, **bounds)
 
     async def _page(self, query: TraceQuery) -> Page:
         request = _message("FindTracesRequest")

@@ -49,23 +49,24 @@ class Reply:
     """``None`` if it is unreadable."""
 
 
-class HttpSender:
-    """Sends requests to one receiver. It connects on the first request."""
+class HttpSink:
+    """Base class of HTTP sinks: one receiver, its name, and requests. It connects on the first one."""
+
+    retryable: ClassVar[Collection[int]]
+    """Statuses after which a retry may help and is safe."""
 
     def __init__(
         self,
-        base_url: str,
+        url: str,
         *,
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
         timeout_s: float = 10,
-        retryable: Collection[int],
     ) -> None:
-        self._base_url = base_url
+        self._base_url = url
         self._headers = dict(headers or {})
         self._verify = tls.context() if tls else True
         self._timeout_s = timeout_s
-        self._retryable = retryable
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -73,10 +74,9 @@ class HttpSender:
         """The URL without user, password and query."""
         import httpx
 
-        url = httpx.URL(self._base_url)
-        return str(url.copy_with(username=None, password=None, query=None))
+        return str(httpx.URL(self._base_url).copy_with(username=None, password=None, query=None))
 
-    async def ask(
+    async def _ask(
         self,
         method: str,
         path: str = "",
@@ -134,7 +134,7 @@ class HttpSender:
         if response.is_success:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
-        if response.status_code in self._retryable:
+        if response.status_code in self.retryable:
             raise SendRetryable(message, retry_after_s=retry_after_s_in(response.headers))
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
@@ -149,34 +149,6 @@ async def _body(response: httpx.Response) -> bytes | None:
         return await response.aread()
     except UnreadableBody:
         return None
-
-
-class HttpSink:
-    """Base class of HTTP sinks: one receiver, its name, and the retryable statuses."""
-
-    retryable: ClassVar[Collection[int]]
-    """Statuses after which a retry may help and is safe."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
-        self._sender = HttpSender(
-            url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable
-        )
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and query."""
-        return self._sender.name
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._sender.aclose()
 
 
 Response: TypeAlias = ExportTraceServiceResponse | ExportLogsServiceResponse
@@ -267,7 +239,7 @@ class OtlpHttpSink(HttpSink):
         headers, body = {"content-type": "application/x-protobuf"}, request
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
-        reply = await self._sender.ask("POST", body=body, headers=headers)
+        reply = await self._ask("POST", body=body, headers=headers)
         if reply.body is None:
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status} with an unreadable response", again=True

@@ -17,11 +17,11 @@ from collections.abc import (
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace._ordered import map_in_order
-from ragtrace.backends.http_api import windows
+from ragtrace.backends.http_api import can_search, windows
 from ragtrace.backfill.progress import (
     BackfillReport,
     KeptTurns,
@@ -156,7 +156,7 @@ async def _found(
         for trace_id in dict.fromkeys(selection.trace_ids):
             if trace := await by_id.get(trace_id):
                 yield trace
-    elif selection.query is not None and _can_search(reader):
+    elif selection.query is not None and can_search(reader):
         async for found in _searched(reader, selection.query, ledger):
             yield found
     else:
@@ -232,10 +232,6 @@ class _ById:
         else:
             self._ledger.traces += 1
         return trace
-
-
-def _can_search(reader: TraceReader) -> TypeGuard[TraceSearch]:
-    return hasattr(reader, "search")
 
 
 class SelectedRecord(NamedTuple):

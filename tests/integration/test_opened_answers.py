@@ -117,7 +117,7 @@ def of_store(folder: Path) -> AnswerSource:
 def old_jaeger(jaeger: Jaeger) -> AnswerSource:
     reader = JaegerReader(jaeger.query_url)
     reader._version = V2
-    return TraceSource(reader, name="jaeger")
+    return TraceSource(reader=reader, name="jaeger")
 
 
 async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
