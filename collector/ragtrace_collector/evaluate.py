@@ -22,8 +22,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.model import Evaluation, JudgedAnswer, MetricFailure, RagRecord, Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
-from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of, without_evaluation_objects
+from ragtrace.traces.attach import addition_of, encode_addition, without_evaluation_objects
 from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span

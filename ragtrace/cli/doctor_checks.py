@@ -22,7 +22,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable, RagtraceError
 from ragtrace.extras import install_command
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import unwrapped
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.judge_steps import VerifyForm

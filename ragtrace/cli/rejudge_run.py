@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ragtrace import process
-from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
+from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
 from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluator_options import ChosenEvaluator

@@ -103,7 +103,7 @@ def export_records(choice: ChoiceOptions, place: PlaceOptions, output: RecordsOu
     """
     import asyncio
 
-    from ragtrace.files.private import replace_file
+    from ragtrace.files import replace_file
 
     with needs_extra("collector"):
         import yaml  # noqa: F401 -- its absence is told before anything starts
@@ -173,7 +173,7 @@ async def _collected(
 
 
 def _reviews_file(config: CollectorConfig, place: PlaceOptions, output: RecordsOutput) -> Path:
-    from ragtrace.files.state import state_folder
+    from ragtrace.files import state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, reviews_of
 
     if output.reviews:

@@ -1,7 +1,8 @@
-"""Private files in folders where other users may write.
+"""Durable and private files, and the folder of ragtrace's state.
 
-A link that somebody else put there is never followed (CWE-59), temporary names cannot be guessed, and
-new files belong to their owner alone, whatever the umask. An existing file keeps its mode.
+Private files are in folders where other users may write: a link that somebody else put there is never
+followed (CWE-59), temporary names cannot be guessed, and new files belong to their owner alone, whatever the
+umask. An existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -9,13 +10,47 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
 from ragtrace.errors import ConfigError
-from ragtrace.files.durable import sync_folder
+
+
+def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and its parents, if missing. On return their names are on disk.
+
+    Raises:
+        OSError: one cannot be created.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    lowest = missing[-1].parent if missing else folder
+    sync_folder(lowest.parent)  # its creator may have stopped before the sync
+    for each in reversed(missing):
+        each.mkdir(mode=mode if each == folder else 0o777, exist_ok=True)
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to disk.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # without read permission it cannot be synced
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:  # some file systems do not sync folders
+            raise
+    finally:
+        os.close(descriptor)
+
 
 _OWNER_ONLY: Final = 0o600
 _LINK: Final = "it is a link, which may point anywhere: name the file it points to"
@@ -165,3 +200,54 @@ def _put(partial: Path, path: Path) -> None:
         partial.rename(path)
     else:
         partial.unlink()
+
+
+STORE_NAME: Final = "ragtrace.db"
+_OWN_FOLDER: Final = 0o700
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder: ``RAGTRACE_STATE_DIR``, else systemd's ``STATE_DIRECTORY``, else the user's.
+
+    Raises:
+        ConfigError: none of them is set, and the user has no home folder.
+    """
+    if named := environ.get("RAGTRACE_STATE_DIR"):
+        return Path(named).expanduser()
+    if of_service := environ.get("STATE_DIRECTORY", "").partition(":")[0]:
+        return Path(of_service)
+    of_user = environ.get("XDG_STATE_HOME", "")
+    # the XDG specification says to ignore relative paths
+    return (Path(of_user) if Path(of_user).is_absolute() else _home() / ".local" / "state") / "ragtrace"
+
+
+def default_store(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the default path of a collector's store.
+
+    Raises:
+        ConfigError: there is no state folder.
+    """
+    return state_folder(environ) / STORE_NAME
+
+
+def make_state_folder(environ: Mapping[str, str] = os.environ) -> None:
+    """Create the folder, for its owner alone.
+
+    Raises:
+        ConfigError: it cannot be created.
+    """
+    folder = state_folder(environ)
+    try:
+        make_folder(folder, mode=_OWN_FOLDER)
+    except OSError as exc:
+        raise ConfigError(
+            f"the state folder {str(folder)!r} cannot be created ({exc.strerror}): set RAGTRACE_STATE_DIR to"
+            " another folder, or set `store.path`"
+        ) from exc
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as exc:
+        raise ConfigError("this user has no home folder: set RAGTRACE_STATE_DIR or `store.path`") from exc

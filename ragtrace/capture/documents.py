@@ -1,6 +1,7 @@
-"""Read retrieved documents of any shape: of an application, a framework or a vector store.
+"""Read retrieved documents and messages of any shape, and write them as JSON within the content policy.
 
-It identifies them by their field names. A distance stays a distance, not a score.
+Documents of an application, a framework or a vector store are known by the names of their fields. A distance
+stays a distance, not a score. Messages get the parts form of the OpenTelemetry GenAI conventions.
 """
 
 from __future__ import annotations
@@ -13,9 +14,19 @@ from numbers import Number
 from typing import Any, NamedTuple
 
 from ragtrace.capture._guard import guarded, note_unread
-from ragtrace.capture.privacy.policy import ContentFilter
-from ragtrace.capture.values.plain import MAX_VALUES, compact_json, cut, json_string, plain
-from ragtrace.capture.values.text import answer_in, field, first_field
+from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter
+from ragtrace.capture.values import (
+    MAX_VALUES,
+    answer_in,
+    compact_json,
+    cut,
+    field,
+    first_field,
+    json_string,
+    name,
+    plain,
+    plain_text,
+)
 from ragtrace.model import Chunk, Part
 
 _TEXT_NAMES = ("text", "content", "page_content")
@@ -225,7 +236,7 @@ class ChunkDocuments(NamedTuple):
 def chunk_documents(items: Iterable[object], content_filter: ContentFilter) -> ChunkDocuments:
     """Write the chunks as JSON, within the limits of the policy.
 
-    [`read_document`][ragtrace.capture.values.documents.read_document] lists the accepted items. A chunk
+    [`read_document`][ragtrace.capture.documents.read_document] lists the accepted items. A chunk
     without an id gets ``sha256(text)[:16]``.
     """
     elements: list[str] = []
@@ -287,3 +298,91 @@ def _metadata(metadata: Mapping[Any, object], content_filter: ContentFilter) -> 
         content_filter.longest_number,
     )
     return compact_json(values), is_cut
+
+
+MAX_MESSAGES = 1_000
+"""Per request: further messages are dropped, and ``messages`` is marked as truncated."""
+
+_ROLES = {"human": "user", "ai": "assistant"}
+
+
+def text_message(role: str, text: str, finish_reason: str | None = None) -> str:
+    """Return a list of one message with one text part."""
+    ending = f',"finish_reason":{json_string(plain_text(finish_reason))}' if finish_reason else ""
+    return f'[{{"role":"{role}","parts":[{{"type":"text","content":{json_string(text)}}}]{ending}}}]'
+
+
+def prompt_messages(messages: object, content_filter: ContentFilter) -> str | None:
+    """Write a model's input, within the limit of the policy; ``None`` if there is nothing to write.
+
+    A string is a user message. A message is a mapping or object with ``role`` and ``content`` (a string or a
+    list of parts), or with ``role`` and ``parts``. Of parts that are not text, only the type is written.
+    """
+    if messages is None or not content_filter.policy.capture:
+        return None
+    listed = _listed(messages) or ()
+    if len(listed) > MAX_MESSAGES:
+        content_filter.truncated(MESSAGES)
+    budget = content_filter.policy.max_messages_bytes
+    written: list[str] = []
+    for message in listed[:MAX_MESSAGES]:
+        parts, used = _parts(message, budget, content_filter) or ([], 0)
+        budget -= used
+        written.append(
+            f'{{"role":{json_string(_role(message, content_filter))},"parts":[{",".join(parts)}]}}'
+        )
+    return f"[{','.join(written)}]"
+
+
+def _role(message: object, content_filter: ContentFilter) -> str:
+    said = (name(_of(message, key), "role") for key in ("role", "type"))
+    role = content_filter.policy.identifier(next((text for text in said if text), "user")) or "user"
+    return _ROLES.get(role, role)
+
+
+@guarded
+def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple[list[str], int]:
+    content = message if isinstance(message, str | bytes) else _of(message, "content")
+    written: list[str] = []
+    spent = 0
+    for part in _listed(content if content is not None else _of(message, "parts")) or ():
+        kept, used = _part(part, budget - spent, content_filter) or ('{"type":"unknown"}', 0)
+        spent += used
+        written.append(kept)
+    return written, spent
+
+
+@guarded
+def _part(part: object, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
+    text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
+    if isinstance(text, str | bytes):
+        return _text_part(text, budget, content_filter)
+    kind = content_filter.policy.identifier(name(_of(part, "type"), "type") or "unknown") or "unknown"
+    return f'{{"type":{json_string(kind)}}}', 0
+
+
+def _text_part(text: str | bytes, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
+    whole = content_filter.redacted(text, Part.CONTEXT, MESSAGES)
+    kept, used, is_cut = cut(whole or "", budget)
+    if is_cut:
+        content_filter.truncated(MESSAGES)
+    return f'{{"type":"text","content":{json_string(kept)}}}', used
+
+
+@guarded
+def _listed(value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _of(message: object, key: str) -> object:
+    # a dict is the most frequent case; checking for a Mapping is slow
+    return message.get(key) if type(message) is dict else _held(message, key)
+
+
+@guarded
+def _held(message: object, key: str) -> object:
+    if isinstance(message, Mapping):
+        return message.get(key)
+    return None if isinstance(message, str | bytes) else getattr(message, key, None)

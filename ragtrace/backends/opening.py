@@ -1,21 +1,93 @@
-"""Open a sink by its address."""
+"""Open a reader or a sink by its address."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.otlp_file import OtlpFileSink
-from ragtrace.backends.otlp_sinks import LOGS, TRACES, EvaluationLogSink, OtlpGrpcSink, OtlpHttpSink, Signal
+from ragtrace.backends.jaeger import JaegerGrpcReader, JaegerReader
+from ragtrace.backends.langfuse import LangfuseReader
+from ragtrace.backends.otlp_files import OtlpFileReader
+from ragtrace.backends.otlp_sinks import (
+    LOGS,
+    TRACES,
+    EvaluationLogSink,
+    OtlpFileSink,
+    OtlpGrpcSink,
+    OtlpHttpSink,
+    Signal,
+)
+from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
-from ragtrace.errors import ConfigError, SendError
-from ragtrace.http import without_secrets
-from ragtrace.http.tls import ClientTls
-from ragtrace.ports import SpanSink
+from ragtrace.backends.tempo import TempoReader
+from ragtrace.errors import ConfigError, InputError, SendError
+from ragtrace.http import ClientTls, Sleep, without_secrets
+from ragtrace.ports import SpanSink, TraceReader
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
+
+_SOURCES = (
+    "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
+    "phoenix:http://host:6006, langfuse:https://host, or otlp-file:PATH for a file or folder of OTLP"
+)
+
+
+def open_reader(
+    source: str,
+    *,
+    access: ConnectionSettings | None = None,
+    on_fault: Callable[[InputError], None] | None = None,
+    sleep: Sleep = asyncio.sleep,
+) -> TraceReader:
+    """Open the reader for ``otlp-file:PATH``, or for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
+    ``langfuse:``; a plain URL is Jaeger's.
+
+    A Jaeger URL may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is called for
+    unreadable parts of files, which are skipped; without it, they raise. ``sleep`` waits between retries.
+
+    Raises:
+        ConfigError: the address has another form.
+    """
+    scheme, _, rest = source.partition(":")
+    if scheme == "otlp-file" and rest:
+        return OtlpFileReader(rest, on_fault=on_fault)
+    address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
+    url = _address_of(address)
+    if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
+        endpoint, insecure = url.netloc.rpartition("@")[2], url.scheme == "grpc"
+        return JaegerGrpcReader(endpoint, insecure=insecure, access=_with_login(access, url), sleep=sleep)
+    if url is None or url.scheme not in ("http", "https"):
+        raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_SOURCES}")
+    return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
+
+
+_OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {
+    "tempo": TempoReader,
+    "phoenix": PhoenixReader,
+    "langfuse": LangfuseReader,
+}
+
+
+def _with_login(access: ConnectionSettings | None, url: SplitResult) -> ConnectionSettings | None:
+    """Let the login of an address precede others, as over HTTP."""
+    if url.username is None:
+        return access
+    login = (unquote(url.username), unquote(url.password or ""))
+    return replace(access or ConnectionSettings(), basic=login, token=None)
+
+
+def _address_of(text: str) -> SplitResult | None:
+    try:
+        url = urlsplit(text)
+        is_address = url.hostname and url.port != 0
+    except ValueError:
+        return None
+    return url if is_address else None
+
 
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
