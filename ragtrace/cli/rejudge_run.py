@@ -25,7 +25,7 @@ from ragtrace.cli.render import many, print_json, talk
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Metric, SpanSink
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
