@@ -37,8 +37,7 @@ from ragtrace.model import (
 )
 from ragtrace.pipeline import Evaluator
 from ragtrace.traces.attach import AttachOptions, tenant_of
-from ragtrace.traces.text import cut_utf8
-from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, cut_utf8
 
 _MINUTE_NS: Final = 60 * 10**9
 

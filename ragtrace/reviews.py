@@ -49,8 +49,7 @@ from ragtrace.model import AttributeValue, Label, RagRecord, Target, VerdictLabe
 from ragtrace.ports import SpanSink
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
 from ragtrace.stats import WeightedMean, agreement_beyond_chance, wilson, wilson_interval
-from ragtrace.traces.text import cut_utf8
-from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink
+from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, cut_utf8
 
 _LENGTH_NS: Final = 1_000_000
 

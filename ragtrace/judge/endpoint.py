@@ -39,9 +39,7 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.extras import install_command
-from ragtrace.http import BodyTooLarge, UnreadableBody, client_options
-from ragtrace.http.retry import retry_after_s_in
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import BodyTooLarge, ClientTls, UnreadableBody, client_options, retry_after_s_in
 from ragtrace.judge.layers import JudgeCall, was_turned_down
 from ragtrace.judge.spec import OPENAI_KEY, BaseUrl, JudgeSettings, key_variable
 from ragtrace.model import Usage

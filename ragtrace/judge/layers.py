@@ -36,7 +36,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeTimeout, JudgeUnable, JudgeUnavailable
-from ragtrace.http.retry import Backoff, Sleep
+from ragtrace.http import Backoff, Sleep
 from ragtrace.judge_forms import ExtractInput, VerifyInput, VerifyReply
 from ragtrace.model import DecidedBy, JudgeIdentity, Usage
 from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest, YesProbability
