@@ -38,7 +38,7 @@ _BUILT_IN = {
     "hallucination": "ragtrace.metrics.faithfulness:Hallucination",
     "noise_sensitivity": "ragtrace.metrics.answers:NoiseSensitivity",
     "question_similarity": "ragtrace.metrics.answers:QuestionSimilarity",
-    "rag_score": "ragtrace.metrics.rag_score:RagScore",
+    "rag_score": "ragtrace.metrics.answers:RagScore",
     "retrieval_mrr": "ragtrace.metrics.retrieval:RetrievalReciprocalRank",
     "retrieval_ndcg": "ragtrace.metrics.retrieval:RetrievalNdcg",
     "retrieval_recall": "ragtrace.metrics.retrieval:RetrievalRecall",

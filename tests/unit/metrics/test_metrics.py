@@ -13,7 +13,7 @@ from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import RagScore, StepLimits, available_metrics, metric_named
-from ragtrace.metrics.rag_score import diagnose
+from ragtrace.metrics.answers import diagnose
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Chunk,
