@@ -12,11 +12,16 @@ from typing import Final, TypeGuard
 
 from ragtrace import semconv
 from ragtrace.answer_sources.sources import AnswerAddress, parse_address
-from ragtrace.answers.carrier import as_carrier, is_carrier, summary_of
-from ragtrace.answers.opening import of_tenant, records_in
+from ragtrace.answers.carrier import as_carrier, is_carrier, of_tenant, records_in, summary_of
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.answers.summary import AnswerSummary, feedback_in, short_question, summary_of_judged
+from ragtrace.answers.summary import (
+    AnswerSummary,
+    SessionSummary,
+    feedback_in,
+    session_summary_of,
+    short_question,
+    summary_of_judged,
+)
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.search_windows import windows
 from ragtrace.errors import InputError, ReadError

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ragtrace.answers.carrier import is_carrier
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.opening import in_order, open_answer
+from ragtrace.answers.carrier import in_order, is_carrier, open_answer
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerDamaged, AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.rows import ReportLine, is_report, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of

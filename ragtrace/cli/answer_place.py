@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from ragtrace.answer_sources import SearchProgress, find_answers, open_source
 from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.reading import AnswerIndex, open_index
+from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.summary import AnswerSummary, ScreenedAnswer
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import access
+from ragtrace.cli.options import Moment, access, needs_extra
 from ragtrace.cli.report import DEFAULT_SINCE, AnswerPlaceOptions
-from ragtrace.cli.times import Moment
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.evaluator_options import ChosenEvaluator, JudgeOptions
-from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import (
     EXISTING_FILE,
     FILE,
+    ChosenEvaluator,
     CriteriaOption,
     FromHeaders,
     JsonOption,
+    JudgeOptions,
+    Moment,
     PassOptions,
     ReportOptions,
     ToHeaders,
+    duration,
+    moment,
+    needs_extra,
     pairs,
 )
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import Moment, duration, moment
 
 if TYPE_CHECKING:
     from ragtrace.ports import TraceQuery

@@ -33,6 +33,7 @@ from ragtrace.backfill import (
 from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.backfill.report import RunCounts
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill import (
     BudgetOptions,
     CostOptions,
@@ -42,11 +43,18 @@ from ragtrace.cli.backfill import (
     SearchOptions,
     is_file,
 )
-from ragtrace.cli.evaluator_options import ChosenEvaluator
-from ragtrace.cli.judge_choice import introduce, is_free, warn_of_old_prices
-from ragtrace.cli.options import access
+from ragtrace.cli.judging import (
+    Reports,
+    TranscriptFile,
+    UnreadableParts,
+    ending_of,
+    ending_of_pilot,
+    introduce,
+    is_free,
+    warn_of_old_prices,
+)
+from ragtrace.cli.options import ChosenEvaluator, access
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.record_files import UnreadableParts
 from ragtrace.cli.render import (
     by_kind,
     dollars,
@@ -59,8 +67,6 @@ from ragtrace.cli.render import (
     talk,
     utc,
 )
-from ragtrace.cli.report_files import Reports, TranscriptFile, ending_of, ending_of_pilot
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.clock import SystemClock
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError

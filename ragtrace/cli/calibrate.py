@@ -8,9 +8,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.evaluator_options import JudgeOptions
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConcurrencyOption, JsonOption
+from ragtrace.cli.options import ConcurrencyOption, JsonOption, JudgeOptions, needs_extra
 from ragtrace.cli.settings import command, group, option, takes
 
 _FORMS: Final = ("json", "logprobs")

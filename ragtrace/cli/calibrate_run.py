@@ -31,11 +31,10 @@ from ragtrace.calibration.page import (
 )
 from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
-from ragtrace.cli.judge_choice import introduce
-from ragtrace.cli.record_files import LeftOutRows, shown_path
+from ragtrace.cli.judging import LeftOutRows, introduce, shown_path
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented, print_json, talk
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import InputError
 from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
 from ragtrace.capture.settings import ENDPOINT_OVERRIDE, JOURNAL, resolve
-from ragtrace.cli.doctor_checks import Check
+from ragtrace.cli.doctor_run import Check
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace.model import MetricResult, RagRecord, SkipReason

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, FromHeaders, JsonOption, access
+from ragtrace.cli.options import ConfigOptions, FromHeaders, JsonOption, access, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
@@ -21,7 +20,7 @@ from ragtrace.errors import InputError, ReadError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.cli.record_files import UnreadableParts
+    from ragtrace.cli.judging import UnreadableParts
     from ragtrace.model import Chunk, Gap, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote
@@ -77,7 +76,7 @@ def explain(what: str, options: SourceOptions) -> None:
     """
     import asyncio
 
-    from ragtrace.cli.record_files import UnreadableParts
+    from ragtrace.cli.judging import UnreadableParts
 
     config = options.config.read(only=("extract", "store"), needs_secrets=False)
     faults = UnreadableParts()

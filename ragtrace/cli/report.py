@@ -9,9 +9,8 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import EXISTING_FILE, FILE, ConfigOptions, FromHeaders
+from ragtrace.cli.options import EXISTING_FILE, FILE, ConfigOptions, FromHeaders, Moment, duration, moment
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import Moment, duration, moment
 
 DIMENSIONS: Final = (
     "service",

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.cli.answer_place import MOST_ANSWERS, Place, Times, open_place

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions
+from ragtrace.cli.options import ConfigOptions, needs_extra
 from ragtrace.cli.settings import group, option
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import ConfigOptions, FromHeaders, access
+from ragtrace.cli.options import ConfigOptions, FromHeaders, Moment, access, moment
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
-from ragtrace.cli.times import Moment, moment
 
 if TYPE_CHECKING:
     from ragtrace.answer_sources import SearchProgress

@@ -19,7 +19,7 @@ from ragtrace_collector.cli.answer_place import OpenedPlace, PlaceOptions, open_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.answers.index.reading import AnswerIndex
+    from ragtrace.answers.index import AnswerIndex
     from ragtrace.ports import Clock
     from ragtrace_collector.cli.tail import TailOptions
 

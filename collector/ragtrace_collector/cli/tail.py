@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import JsonOption
+from ragtrace.cli.options import JsonOption, needs_extra
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace_collector.cli.answer_place import PlaceOptions
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
+from ragtrace.answers.summary import SessionSummary, session_summary_of
 from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
 from ragtrace.conversations.judging import SessionName, judge_session, session_span
 from ragtrace.conversations.turns import Turn, digest_of, turn_of_json

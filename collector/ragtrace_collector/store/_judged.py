@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from ragtrace.answers.index.writes import Known, forget, note_feedback, put
-from ragtrace.answers.index.writes import size as rows_in
+from ragtrace.answers.index_rows import Known, forget, note_feedback, put
+from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import RagRecord
 from ragtrace.sql import Db

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
 from ragtrace.files.state import make_state_folder

@@ -10,7 +10,7 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.answer_sources import KeptAnswer
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.model import RagRecord

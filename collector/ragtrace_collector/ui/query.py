@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import VERDICTS, AnswerFilter, SortBy, TrafficScope
 from ragtrace.durations import duration_of
 from ragtrace.errors import InputError

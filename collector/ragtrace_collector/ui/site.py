@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ragtrace import __version__
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerGone, AnswerSource
 from ragtrace.answers.shown import FILTERS
 from ragtrace.errors import InputError, ReadError, WriteError
