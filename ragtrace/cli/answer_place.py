@@ -13,8 +13,7 @@ from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.summary import AnswerSummary, ScreenedAnswer
-from ragtrace.cli.options import Moment, access, needs_extra
-from ragtrace.cli.report import DEFAULT_SINCE, AnswerPlaceOptions
+from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 
@@ -40,7 +39,7 @@ class Times:
     baseline_ns: int | None
 
     @classmethod
-    def of(cls, place: AnswerPlaceOptions, source: str | None, *, baseline: timedelta | None = None) -> Times:
+    def of(cls, place: RangeOptions, source: str | None, *, baseline: timedelta | None = None) -> Times:
         """Return the range that the options name.
 
         Raises:
@@ -85,7 +84,7 @@ class Place:
 
 
 @asynccontextmanager
-async def open_place(options: AnswerPlaceOptions, source: str | None, times: Times) -> AsyncIterator[Place]:
+async def open_place(options: RangeOptions, source: str | None, times: Times) -> AsyncIterator[Place]:
     """Open the answers of a source: a collector's store as it is, others in an index of their own.
 
     Raises:
@@ -97,7 +96,7 @@ async def open_place(options: AnswerPlaceOptions, source: str | None, times: Tim
         async with _opened_store(config, (source or "").removeprefix(_STORE)) as place:
             yield place
         return
-    given = access(options.headers.headers)
+    given = access(options.headers)
     answers = open_source(source, access=given, rules=config.extract.opened())
     async with aclosing(answers), aclosing(open_index()) as index:
         place = Place(name=answers.name, index=index, source=answers)

@@ -64,7 +64,7 @@ def run_calibration(
         InputError: the data says nothing about a judge.
         ConfigError: an option is wrong, or a file cannot be written.
     """
-    concurrency = measure.concurrency.answers
+    concurrency = measure.concurrency
     spec = measure.judge.evaluator(max_concurrency=concurrency, only=("judge",)).spec
     prices = load_prices(spec.prices)
     for file in output.files:

@@ -8,20 +8,21 @@ import os
 import platform
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
 from ragtrace.backends import open_sink
 from ragtrace.cli.doctor import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor_application import (
-    AppRun,
+    Check,
     calls_json,
     captured_traces,
     check_capture,
@@ -43,6 +44,7 @@ from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.pipeline.evaluator import EvaluatorSpec
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
+from ragtrace.traces.otlp import encode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,35 +54,14 @@ if TYPE_CHECKING:
 
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
-_EXTRAS: Final = {"collector": ("yaml", "starlette", "uvicorn", "httptools")}
-EMPTY_EXPORT: Final = b""
-"""A serialized ``ExportTraceServiceRequest`` without spans: valid, and nothing comes of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    found: str
-    advice: str | None = None
+_COLLECTOR: Final = ("yaml", "starlette", "uvicorn", "httptools")
 
 
 def check_versions() -> Check:
     """Say what is installed."""
     parts = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
-    missing = [
-        extra for extra, modules in _EXTRAS.items() if not all(find_spec(module) for module in modules)
-    ]
-    if not missing:
-        return Check(name="versions", status="ok", found=", ".join(parts))
-    return Check(
-        name="versions",
-        status="warn",
-        found=", ".join(parts),
-        advice=f"not installed: {install_command(','.join(missing))}",
-    )
+    advice = None if all(map(find_spec, _COLLECTOR)) else f"not installed: {install_command('collector')}"
+    return Check("versions", "warn" if advice else "ok", ", ".join(parts), advice)
 
 
 async def check_endpoint(
@@ -92,12 +73,11 @@ async def check_endpoint(
         return _check_folder(name, Path(endpoint.removeprefix("otlp-file:")))
     try:
         async with aclosing(open_sink(endpoint, headers=headers, tls=tls, timeout_s=timeout_s)) as sink:
-            await sink.send(EMPTY_EXPORT)
+            await sink.send(encode([]))
     except RagtraceError as exc:
-        status: Literal["warn", "fail"] = "fail" if must else "warn"
         advice = None if isinstance(exc, ConfigError) else _ENDPOINT_ADVICE
-        return Check(name=name, status=status, found=str(exc), advice=advice)
-    return Check(name=name, status="ok", found="took an export without spans")
+        return Check(name, "fail" if must else "warn", str(exc), advice)
+    return Check(name, "ok", "took an export without spans")
 
 
 _ENDPOINT_ADVICE: Final = (
@@ -115,7 +95,9 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
     from ragtrace_collector.store.open import database_of
 
     if store.url is None:
-        yield _check_file(store.file)
+        check, real = _check_folder(f"store {store.file}", store.file), store.file.resolve()
+        is_used = check.status == "ok" and _is_locked(real.with_name(f"{real.name}.lock"))
+        yield replace(check, found="in use by a collector that runs") if is_used else check
         if not store.file.exists():
             return
     try:
@@ -123,15 +105,15 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
         unread = take_stock(database).unread
     except RagtraceError as exc:
         if store.url is not None:
-            yield Check(name="store", status="fail", found=str(exc))
+            yield Check("store", "fail", str(exc))
         return  # the check of the file says it
     if store.url is not None:
-        yield Check(name=f"store {database.name}", status="ok", found="can be read")
+        yield Check(f"store {database.name}", "ok", "can be read")
     for each in unread:
         if each.number:
             of = one_line(each.producer) or "producers without a name"
             found = f"nothing was read in {many(each.number, 'trace')} of {of}"
-            yield Check(name="unread", status="warn", found=found, advice=one_line(each.advice))
+            yield Check("unread", "warn", found, one_line(each.advice))
 
 
 def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
@@ -142,41 +124,29 @@ def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
     names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
     try:
         for topic in topic_states(kafka.client_settings(), [*names]):
-            name, found = f"topic {topic.name}", topic.fault or many(topic.partitions, "partition")
-            advice = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=delete"
+            name = f"topic {topic.name}"
+            if not topic.fault:
+                yield Check(name, "ok", many(topic.partitions, "partition"))
+                continue
+            program, config = "kafka-topics.sh --create", "--config"
             if topic.partitions:
-                advice = f"kafka-configs.sh --alter --topic {topic.name} --add-config cleanup.policy=delete"
-            yield Check(
-                name=name,
-                status="fail" if topic.fault else "ok",
-                found=found,
-                advice=f"{advice} --bootstrap-server {kafka.brokers[0]}" if topic.fault else None,
-            )
+                program, config = "kafka-configs.sh --alter", "--add-config"
+            advice = f"{program} --topic {topic.name} {config} cleanup.policy=delete"
+            yield Check(name, "fail", topic.fault, f"{advice} --bootstrap-server {kafka.brokers[0]}")
     except RagtraceError as exc:
-        yield Check(name="topics", status="fail", found=str(exc))
-
-
-def _check_file(path: Path) -> Check:
-    check = _check_folder(f"store {path}", path)
-    if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
-        return Check(name=check.name, status="ok", found="in use by a collector that runs")
-    return check
+        yield Check("topics", "fail", str(exc))
 
 
 def _check_folder(name: str, path: Path) -> Check:
     folder = path.absolute().parent
     if path.is_dir():
-        return Check(name=name, status="fail", found="is a folder", advice="name a file")
+        return Check(name, "fail", "is a folder", "name a file")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        return Check(
-            name=name, status="fail", found="cannot be written", advice="change its owner or its mode"
-        )
+        return Check(name, "fail", "cannot be written", "change its owner or its mode")
     if not os.access(folder, os.W_OK | os.X_OK):
         why = "cannot be written" if folder.exists() else "does not exist"
-        return Check(
-            name=name, status="fail", found=f"the folder {folder} {why}", advice="make it, or name another"
-        )
-    return Check(name=name, status="ok", found="writable" if path.exists() else "can be created")
+        return Check(name, "fail", f"the folder {folder} {why}", "make it, or name another")
+    return Check(name, "ok", "writable" if path.exists() else "can be created")
 
 
 def _is_locked(lock: Path) -> bool:
@@ -214,14 +184,15 @@ _OTHERWISE: Final = "see what the judge's own log says"
 _SAYS_WHAT_TO_DO: Final = re.compile(r"num_ctx|its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
 
 
-async def check_judge(judge: Judge, *, timeout_s: float) -> Check:
+async def check_judge(judge: Judge, name: str) -> Check:
     """Let the judge judge a sentence of our own."""
-    name = f"judge {_who(judge)}"
-    return await _bounded(_judged(judge, name), name=name, timeout_s=timeout_s)
-
-
-async def _judged(judge: Judge, name: str) -> Check:
-    outcome = (await evaluate(_probe(), judge=judge)).outcomes[0]
+    record = RagRecord(
+        id="doctor",
+        question="How long do refunds take?",
+        chunks=(Chunk(id="faq-1", text=_CHUNK),),
+        answer=_CHUNK,
+    )
+    outcome = (await evaluate(record, judge=judge)).outcomes[0]
     if isinstance(outcome, MetricFailure):
         return _failed(name, outcome.error_type, outcome.message)
     inner = unwrapped(judge)
@@ -229,11 +200,10 @@ async def _judged(judge: Judge, name: str) -> Check:
     takes = f"; takes a schema as {mode}" if mode else ""
     if outcome.score != 1:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"
-        return Check(name=name, status="warn", found=found, advice="choose a more capable model")
-    is_lexical = judge.identity.provider == "lexical"
-    ranker = "a heuristic that ranks by words: it leaves many claims unjudged" if is_lexical else ""
-    found = ranker or f"judged a test sentence correctly{takes}"
-    return Check(name=name, status="ok", found=found)
+        return Check(name, "warn", found, "choose a more capable model")
+    if judge.identity.provider == "lexical":
+        return Check(name, "ok", "a heuristic that ranks by words: it leaves many claims unjudged")
+    return Check(name, "ok", f"judged a test sentence correctly{takes}")
 
 
 def check_card(judge: Judge, spec: EvaluatorSpec) -> Check:
@@ -242,7 +212,7 @@ def check_card(judge: Judge, spec: EvaluatorSpec) -> Check:
     try:
         card = card_of(judge.identity, [read_card(path) for path in spec.cards])
     except ConfigError as exc:
-        return Check(name=name, status="fail", found=str(exc))
+        return Check(name, "fail", str(exc))
     if card is None:
         found = "no card: nobody measured this judge"
         advice = (
@@ -252,15 +222,11 @@ def check_card(judge: Judge, spec: EvaluatorSpec) -> Check:
         found = "below the floor: by its card no better than the share of a claim's words in the chunks"
         advice = "choose a more capable judge: this one's verdicts are worth no more than shared words"
     else:
-        folded = (
-            ""
-            if card.contradicts_reliably
-            else '; its "contradicted" is mostly wrong and counts as unsupported'
-        )
-        return Check(name=name, status="ok", found=f"measured: {_figures(card)}{folded}")
-    refused = "; `require_card` refuses it" if spec.require_card else ""
-    status: Literal["fail", "warn"] = "fail" if spec.require_card else "warn"
-    return Check(name=name, status=status, found=f"{found}{refused}", advice=advice)
+        folded = '; its "contradicted" is mostly wrong and counts as unsupported'
+        return Check(name, "ok", f"measured: {_figures(card)}{'' if card.contradicts_reliably else folded}")
+    if spec.require_card:
+        return Check(name, "fail", f"{found}; `require_card` refuses it", advice)
+    return Check(name, "warn", found, advice)
 
 
 def _figures(card: JudgeCard) -> str:
@@ -274,87 +240,13 @@ def _figures(card: JudgeCard) -> str:
     return ", ".join(told)
 
 
-async def check_likelihoods(judge: Judge, verify: VerifySettings, *, timeout_s: float) -> Check:
-    """Ask a language model for the probability of a *yes*, and say in which form it is asked for verdicts."""
-    name = f"log-probabilities {_who(judge)}"
-    return await _bounded(_likely(judge, verify, name), name=name, timeout_s=timeout_s)
-
-
-async def _likely(judge: Judge, verify: VerifySettings, name: str) -> Check:
-    try:
-        p_yes = (await judge.ask(_question())).value.p_yes
-    except JudgeUnable as exc:
-        must = verify.form is VerifyForm.LOGPROBS
-        return Check(
-            name=name,
-            status="fail" if must else "ok",
-            found=str(exc) if must else f"none: verdicts are asked for as JSON (verify: {verify.form})",
-            advice="set `verify: auto` or `verify: json`" if must else None,
-        )
-    except JudgeNonsense as exc:
-        advice = "keep to `verify: json` with this model"
-        return Check(name=name, status="warn", found=f"{exc.error_type}: {exc}", advice=advice)
-    except JudgeError as exc:
-        return _failed(name, exc.error_type, str(exc))
-    return Check(name=name, status="ok", found=f"given (P(yes) = {p_yes:.2f}); {_form(verify)}")
-
-
-def _form(verify: VerifySettings) -> str:
-    asked = "as P(Yes), a claim a call" if verify.first_form is VerifyForm.LOGPROBS else "as JSON, in batches"
-    why = {
-        VerifyForm.AUTO: "verify: auto; `ragtrace calibrate` finds out which is better",
-        VerifyForm.JSON: "verify: json",
-        VerifyForm.LOGPROBS: "verify: logprobs",
-    }
-    return f"verdicts are asked for {asked} ({why[verify.form]})"
-
-
-async def check_embedder(embedder: Embedder, *, must: bool, timeout_s: float) -> Check:
-    """Embed two words. Unless it ``must`` be there, its absence is a warning."""
-    name = f"embeddings {_who(embedder)}"
-    return await _bounded(_embedded(embedder, name, must), name=name, timeout_s=timeout_s)
-
-
-async def _embedded(embedder: Embedder, name: str, must: bool) -> Check:
-    try:
-        vectors = (await embedder.embed(["refund", "money back"])).vectors
-    except JudgeError as exc:
-        status: Literal["fail", "warn"] = "fail" if must else "warn"
-        advice = (
-            "only question similarity needs them: --set judge.embedder=wordllama works without an endpoint"
-        )
-        return Check(name=name, status=status, found=f"{exc.error_type}: {exc}", advice=advice)
-    return Check(name=name, status="ok", found=f"vectors of {len(vectors[0])} numbers")
-
-
-async def _bounded(check: Awaitable[Check], *, name: str, timeout_s: float) -> Check:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await check
-    except TimeoutError:
-        return Check(
-            name=name,
-            status="fail",
-            found=f"not finished within {timeout_s:g} s",
-            advice="the model is slow or stuck: --set judge.timeout=5m, or choose a smaller model",
-        )
-
-
-def _failed(name: str, error_type: str, message: str) -> Check:
-    advice = None if _SAYS_WHAT_TO_DO.search(message) else _ADVICE.get(error_type, _OTHERWISE)
-    return Check(name=name, status="fail", found=f"{error_type}: {message}", advice=advice)
-
-
-def _who(model: Judge | Embedder) -> str:
-    return f"{model.identity.provider} ({model.identity.model})"
-
-
 class _Nothing(BaseModel):
     """Only the prompt has the question: this request is for language models."""
 
 
-def _question() -> JudgeRequest[YesProbability]:
-    return JudgeRequest(
+async def check_likelihoods(judge: Judge, verify: VerifySettings, name: str) -> Check:
+    """Ask a language model for the probability of a *yes*, and say in which form it is asked for verdicts."""
+    question = JudgeRequest(
         step="doctor",
         system="Answer the question with one word: Yes or No.",
         user=f"{_CHUNK}\n\nDo refunds take 14 days? Answer Yes or No.",
@@ -362,24 +254,58 @@ def _question() -> JudgeRequest[YesProbability]:
         inputs=_Nothing(),
         max_output_tokens=8,
     )
+    try:
+        p_yes = (await judge.ask(question)).value.p_yes
+    except JudgeUnable as exc:
+        if verify.form is VerifyForm.LOGPROBS:
+            return Check(name, "fail", str(exc), "set `verify: auto` or `verify: json`")
+        return Check(name, "ok", f"none: verdicts are asked for as JSON (verify: {verify.form})")
+    except JudgeNonsense as exc:
+        return Check(name, "warn", f"{exc.error_type}: {exc}", "keep to `verify: json` with this model")
+    except JudgeError as exc:
+        return _failed(name, exc.error_type, str(exc))
+    asked = "as P(Yes), a claim a call" if verify.first_form is VerifyForm.LOGPROBS else "as JSON, in batches"
+    finds_out = "; `ragtrace calibrate` finds out which is better" if verify.form is VerifyForm.AUTO else ""
+    form = f"verdicts are asked for {asked} (verify: {verify.form}{finds_out})"
+    return Check(name, "ok", f"given (P(yes) = {p_yes:.2f}); {form}")
 
 
-def _probe() -> RagRecord:
-    return RagRecord(
-        id="doctor",
-        question="How long do refunds take?",
-        chunks=(Chunk(id="faq-1", text=_CHUNK),),
-        answer=_CHUNK,
-    )
+async def check_embedder(embedder: Embedder, name: str, *, must: bool) -> Check:
+    """Embed two words. Unless it ``must`` be there, its absence is a warning."""
+    try:
+        vectors = (await embedder.embed(["refund", "money back"])).vectors
+    except JudgeError as exc:
+        works = "--set judge.embedder=wordllama works without an endpoint"
+        advice = f"only question similarity needs them: {works}"
+        return Check(name, "fail" if must else "warn", f"{exc.error_type}: {exc}", advice)
+    return Check(name, "ok", f"vectors of {len(vectors[0])} numbers")
 
 
-_DEFAULT_ENDPOINT = "http://localhost:4317"
-_TIMEOUT_S = 5.0
+async def _in_time(name: str, timeout_s: float, check: Callable[[str], Awaitable[Check]]) -> Check:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await check(name)
+    except TimeoutError:
+        advice = "the model is slow or stuck: --set judge.timeout=5m, or choose a smaller model"
+        return Check(name, "fail", f"not finished within {timeout_s:g} s", advice)
+
+
+def _failed(name: str, error_type: str, message: str) -> Check:
+    advice = None if _SAYS_WHAT_TO_DO.search(message) else _ADVICE.get(error_type, _OTHERWISE)
+    return Check(name, "fail", f"{error_type}: {message}", advice)
+
+
+def _who(model: Judge | Embedder) -> str:
+    return f"{model.identity.provider} ({model.identity.model})"
+
+
+_DEFAULT_ENDPOINT: Final = "http://localhost:4317"
+_TIMEOUT_S: Final = 5.0
 _REQUESTS: Final = 2
 """As many of the judge's timeouts are waited for each thing that a model is asked."""
 _SECTIONS: Final = ("judge", "evaluate", "export", "store", "receive")
-_SHOWN_TRACES = 20
-_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_SHOWN_TRACES: Final = 20
+_STYLE: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def check_application(application: ApplicationOptions, *, as_json: bool) -> bool:
@@ -388,65 +314,50 @@ def check_application(application: ApplicationOptions, *, as_json: bool) -> bool
     Raises:
         ConfigError: it cannot be started.
     """
-    assert application.app is not None
-    run = run_app(application.app, for_s=application.for_s, stdout=sys.stderr if as_json else None)
-    judged = _look_at(application.app, run, as_json=as_json, show_content=application.show_content)
-    return asyncio.run(judged) > 0
+    command = application.app or ""
+    run = run_app(command, for_s=application.for_s, stdout=sys.stderr if as_json else None)
+    console = None if as_json else open_console()
+    for check in (check_run(command, run), *check_capture(run)):
+        _show(console, check)
+    traces = asyncio.run(captured_traces(run))
+    for number, captured in enumerate(traces):
+        check = check_trace(captured, show_content=application.show_content)
+        if console is None:
+            print_json({**asdict(check), "calls": calls_json(captured, application.show_content)})
+        elif number < _SHOWN_TRACES:
+            _show(console, check)
+    judged, found = sum(each.judged for each in traces), sum(len(each.calls) for each in traces)
+    hidden = len(traces) - _SHOWN_TRACES
+    advice = f"{many(hidden, 'other trace')} not shown: --json shows all" if hidden > 0 else None
+    told = f"{many(len(traces), 'trace')}, {many(found, 'RAG call')}, of which {judged} will be judged"
+    _show(console, Check("captured", "ok" if judged else "fail", told, advice))
+    return judged > 0
 
 
 def check_targets(targets: TargetOptions, *, as_json: bool) -> bool:
     """Print each check as it is done, and say whether none failed."""
-    return asyncio.run(_examine(targets, as_json=as_json)) == 0
+    return asyncio.run(_check_targets(targets, as_json))
 
 
-def _secrets_in(chosen: ChosenEvaluator) -> Iterator[str]:
-    spec = chosen.spec
-    for judge in (spec.judge, spec.second, spec.embedder):
-        yield from judge.secrets if judge else ()
-    for export in chosen.config.export:
-        yield from (value.get_secret_value() for value in export.headers.values())
-
-
-async def _look_at(command: str, run: AppRun, *, as_json: bool, show_content: bool) -> int:
-    """Print what was captured of an application, and return how many RAG calls of it will be judged."""
-    console = None if as_json else open_console()
-    for check in (check_run(command, run), *check_capture(run)):
-        _show(console, check)
-    traces = await captured_traces(run)
-    for number, captured in enumerate(traces):
-        if console is None:
-            calls = calls_json(captured, show_content=show_content)
-            print_json({**asdict(check_trace(captured, show_content=show_content)), "calls": calls})
-        elif number < _SHOWN_TRACES:
-            _print(console, check_trace(captured, show_content=show_content))
-    judged, found = sum(each.judged for each in traces), sum(len(each.calls) for each in traces)
-    _show(console, _summary(judged, found, traces=len(traces)))
-    return judged
-
-
-def _summary(judged: int, found: int, *, traces: int) -> Check:
-    hidden = traces - _SHOWN_TRACES
-    advice = f"{many(hidden, 'other trace')} not shown: --json shows all" if hidden > 0 else None
-    told = f"{many(traces, 'trace')}, {many(found, 'RAG call')}, of which {judged} will be judged"
-    return Check(name="captured", status="ok" if judged else "fail", found=told, advice=advice)
+async def _check_targets(targets: TargetOptions, as_json: bool) -> bool:
+    console, is_fine = None if as_json else open_console(), True
+    async with aclosing(_checks(targets)) as checks:
+        async for check in checks:
+            is_fine = is_fine and check.status != "fail"
+            _show(console, check)
+    return is_fine
 
 
 def _show(console: Console | None, check: Check) -> None:
     if console is None:
         print_json(asdict(check))
-    else:
-        _print(console, check)
+        return
+    from rich.text import Text
 
-
-async def _examine(targets: TargetOptions, *, as_json: bool) -> int:
-    """Print each check as it is done, and return how many failed."""
-    console = None if as_json else open_console()
-    failed = 0
-    async with aclosing(_checks(targets)) as checks:
-        async for check in checks:
-            failed += check.status == "fail"
-            _show(console, check)
-    return failed
+    console.print(Text.assemble((f"{check.status:<4}", _STYLE[check.status]), "  ", one_line(check.name)))
+    print_indented(console, 6, check.found)
+    for line in (check.advice or "").splitlines():
+        print_indented(console, 6, f"-> {line}")
 
 
 async def _checks(targets: TargetOptions) -> AsyncGenerator[Check, None]:
@@ -456,13 +367,21 @@ async def _checks(targets: TargetOptions) -> AsyncGenerator[Check, None]:
     try:
         chosen = targets.judge.evaluator(only=_SECTIONS)
     except ConfigError as exc:
-        yield Check(name=name, status="fail", found=str(exc))
+        yield Check(name, "fail", str(exc))
         return
     if path is not None:
-        yield Check(name=name, status="ok", found="can be used")
-    secrets = {each for each in _secrets_in(chosen) if len(each) > 3}  # shorter ones occur by chance
+        yield Check(name, "ok", "can be used")
+    spec = chosen.spec
+    secrets = {
+        secret for judge in (spec.judge, spec.second, spec.embedder) if judge for secret in judge.secrets
+    }
+    secrets |= {value.get_secret_value() for to in chosen.config.export for value in to.headers.values()}
+    long = [each for each in secrets if len(each) > 3]  # shorter ones occur by chance
     async for check in _reachable(targets, chosen):
-        yield _masked(check, secrets)
+        for secret in sorted(long, key=len, reverse=True):
+            name, found = check.name.replace(secret, "***"), check.found.replace(secret, "***")
+            check = Check(name, check.status, found, check.advice and check.advice.replace(secret, "***"))
+        yield check
 
 
 async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGenerator[Check, None]:
@@ -471,13 +390,22 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
     try:
         judge = uncached(spec.judge.open())
     except ConfigError as exc:
-        yield Check(name="judge", status="fail", found=str(exc))
+        yield Check("judge", "fail", str(exc))
     else:
         async with aclosing(judge):
             async for check in _asked(judge, chosen, timeout_s):
                 yield check
-    async for check in _embedding(chosen, timeout_s):
-        yield check
+    must = config.judge.embedder is not None  # its absence is a failure only if somebody named it
+    try:
+        embedder = spec.embedder.open_embedder() if spec.embedder else None
+    except ConfigError as exc:
+        embedder = None
+        if must:
+            yield Check("embeddings", "fail", str(exc))
+    if embedder is not None:
+        async with aclosing(embedder):
+            ask = partial(check_embedder, embedder, must=must)
+            yield await _in_time(f"embeddings {_who(embedder)}", timeout_s, ask)
     is_configured = targets.judge.config.path is not None
     for export in config.export:
         headers = {name: value.get_secret_value() for name, value in export.headers.items()}
@@ -496,44 +424,10 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
 
 
 async def _asked(judge: Judge, chosen: ChosenEvaluator, timeout_s: float) -> AsyncGenerator[Check, None]:
-    check = await check_judge(judge, timeout_s=timeout_s)
+    check = await _in_time(f"judge {_who(judge)}", timeout_s, partial(check_judge, judge))
     yield check
     if check.status != "fail" and not judge.identity.is_human:
         yield check_card(judge, chosen.spec)
     if check.status != "fail" and not judge.identity.computes:
-        verify = chosen.spec.limits(judge.identity).verify
-        yield await check_likelihoods(judge, verify, timeout_s=timeout_s)
-
-
-async def _embedding(chosen: ChosenEvaluator, timeout_s: float) -> AsyncGenerator[Check, None]:
-    """Check the embedder; its absence is a failure only if somebody named it."""
-    must = chosen.config.judge.embedder is not None
-    try:
-        embedder = chosen.spec.embedder.open_embedder() if chosen.spec.embedder else None
-    except ConfigError as exc:
-        if must:
-            yield Check(name="embeddings", status="fail", found=str(exc))
-        return
-    if embedder is not None:
-        async with aclosing(embedder):
-            yield await check_embedder(embedder, must=must, timeout_s=timeout_s)
-
-
-def _masked(check: Check, secrets: set[str]) -> Check:
-    for secret in sorted(secrets, key=len, reverse=True):
-        check = replace(
-            check,
-            name=check.name.replace(secret, "***"),
-            found=check.found.replace(secret, "***"),
-            advice=check.advice and check.advice.replace(secret, "***"),
-        )
-    return check
-
-
-def _print(console: Console, check: Check) -> None:
-    from rich.text import Text
-
-    console.print(Text.assemble((f"{check.status:<4}", _STYLE[check.status]), "  ", one_line(check.name)))
-    print_indented(console, 6, check.found)
-    for line in (check.advice or "").splitlines():
-        print_indented(console, 6, f"-> {line}")
+        ask = partial(check_likelihoods, judge, chosen.spec.limits(judge.identity).verify)
+        yield await _in_time(f"log-probabilities {_who(judge)}", timeout_s, ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,15 +10,16 @@ import click
 
 from ragtrace.cli.options import (
     OWN_PROFILE,
-    ConcurrencyOption,
-    CriteriaOption,
     JsonOption,
     JudgeOptions,
     PassOptions,
-    ProfileOption,
     ReportOptions,
-    ToHeaders,
     changes_of,
+    concurrency_option,
+    criteria_metrics,
+    criteria_option,
+    profile_option,
+    to_headers_option,
 )
 from ragtrace.cli.settings import command, group, option, takes
 
@@ -27,8 +29,8 @@ class MeasureOptions:
     """What is measured, and by whose rules."""
 
     passes: PassOptions = group(PassOptions)
-    criteria: CriteriaOption = group(CriteriaOption)
-    profile: ProfileOption = group(ProfileOption)
+    criteria: tuple[str, ...] = criteria_option()
+    profile: str | None = profile_option()
     uses_tool_prompts: bool = option(
         "--peer-prompts",
         is_flag=True,
@@ -38,8 +40,8 @@ class MeasureOptions:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics as a configuration has them."""
-        chosen = self.passes.metrics(self.profile.tool or OWN_PROFILE, asks=self.uses_tool_prompts)
-        return [*chosen, *self.criteria.metrics()]
+        chosen = self.passes.metrics(self.profile or OWN_PROFILE, asks=self.uses_tool_prompts)
+        return [*chosen, *criteria_metrics(self.criteria)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class EvaluateJudging:
     """Who judges, and how many answers at once."""
 
     judge: JudgeOptions = group(JudgeOptions)
-    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    concurrency: int = concurrency_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +127,9 @@ class RescoreOptions:
     """How they are scored again, or by whom judged."""
 
     passes: PassOptions = group(PassOptions)
-    profile: ProfileOption = group(ProfileOption)
+    profile: str | None = profile_option()
     judge: JudgeOptions = group(JudgeOptions)
-    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    concurrency: int = concurrency_option()
     metric_options: tuple[tuple[str, object], ...] = option(
         "--metric-option",
         multiple=True,
@@ -145,7 +147,7 @@ class RejudgeOutput:
     destination: str | None = option(
         "--to", metavar="ENDPOINT", help="Send the new verdicts into the traces."
     )
-    headers: ToHeaders = group(ToHeaders)
+    headers: Mapping[str, str] = to_headers_option()
     json: JsonOption = group(JsonOption)
 
 

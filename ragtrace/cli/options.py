@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -110,20 +110,6 @@ class JsonOption:
     """``--json``."""
 
     wanted: bool = option("--json", is_flag=True, help="Print JSON lines to stdout.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrencyOption:
-    """``--concurrency``."""
-
-    answers: int = option(
-        "--concurrency",
-        type=click.IntRange(min=1, max=256),
-        default=8,
-        show_default=True,
-        metavar="N",
-        help="Judge N answers at once.",
-    )
 
 
 def pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:
@@ -235,11 +221,22 @@ def _of_environment(found: re.Match[str]) -> str:
     return os.environ[found[1]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromHeaders:
-    """``--from-header``."""
+# -- options that several commands have, each declared once --------------------------------------------------
+def concurrency_option() -> Any:
+    """Declare ``--concurrency``."""
+    return option(
+        "--concurrency",
+        type=click.IntRange(min=1, max=256),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="Judge N answers at once.",
+    )
 
-    headers: Mapping[str, str] = option(
+
+def from_headers_option() -> Any:
+    """Declare ``--from-header``."""
+    return option(
         "--from-header",
         multiple=True,
         metavar="NAME=VALUE",
@@ -250,17 +247,93 @@ class FromHeaders:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToHeaders:
-    """``--to-header``."""
-
-    headers: Mapping[str, str] = option(
+def to_headers_option() -> Any:
+    """Declare ``--to-header``."""
+    return option(
         "--to-header",
         multiple=True,
         metavar="NAME=VALUE",
         parse=_headers,
         secret=True,
         help="The same for requests to --to. Repeatable.",
+    )
+
+
+def criteria_option() -> Any:
+    """Declare ``--criterion``, of which `criteria_metrics` makes metrics."""
+    return option(
+        "--criterion",
+        multiple=True,
+        metavar="TEXT",
+        configures=True,
+        help='Also judge whether the answer meets this, yes or no: "The answer names the next step".'
+        " NAME=TEXT names it. Repeatable.",
+    )
+
+
+def criteria_metrics(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """Return criteria as `evaluate.metrics` of a configuration has them.
+
+    Raises:
+        ConfigError: one is empty or too long, or makes no name.
+    """
+    from ragtrace.metrics.criterion import checked_criterion, criterion_named
+
+    named = map(criterion_named, texts)
+    return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]
+
+
+def profile_option() -> Any:
+    """Declare ``--profile``."""
+    return option(
+        "--profile",
+        type=click.Choice((OWN_PROFILE, *TOOLS)),
+        metavar="TOOL",
+        configures=True,
+        envvar="RAGTRACE_PROFILE",
+        show_envvar=True,
+        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
+    )
+
+
+def metrics_shown_option() -> Any:
+    """Declare ``--metric``."""
+    return option(
+        "--metric", multiple=True, metavar="NAME", help="This metric only. Repeatable. [default: all]"
+    )
+
+
+DEFAULT_SINCE: Final = "7d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where judged answers are, and which of them."""
+
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="store:PATH or store:postgresql://… for a collector's store, even while it runs; jaeger:URL,"
+        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl. [default: the store"
+        " of --config, or the default store]",
+    )
+    headers: Mapping[str, str] = from_headers_option()
+    config: ConfigOptions = group(ConfigOptions)
+    since: Moment | None = option(
+        "--since",
+        metavar="TIME",
+        parse=moment,
+        help=f"From when: 24h, 7d or a date. [default: {DEFAULT_SINCE}; files: all]",
+    )
+    service: str | None = option("--service", metavar="NAME", help="This service only.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOptions(PlaceOptions):
+    """Where judged answers are, and of which range of time."""
+
+    until: Moment | None = option(
+        "--until", metavar="TIME", parse=moment, help="Until when: 24h or a date. [default: now]"
     )
 
 
@@ -336,46 +409,6 @@ def _named(name: str, profile: str) -> dict[str, Any]:
         return {"name": name}
     plain, _, named = name.partition(".")
     return {"name": plain, "profile": named or profile}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriteriaOption:
-    """``--criterion``."""
-
-    texts: tuple[str, ...] = option(
-        "--criterion",
-        multiple=True,
-        metavar="TEXT",
-        configures=True,
-        help='Also judge whether the answer meets this, yes or no: "The answer names the next step".'
-        " NAME=TEXT names it. Repeatable.",
-    )
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the criteria as `evaluate.metrics` of a configuration has them.
-
-        Raises:
-            ConfigError: one is empty or too long, or makes no name.
-        """
-        from ragtrace.metrics.criterion import checked_criterion, criterion_named
-
-        named = map(criterion_named, self.texts)
-        return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOption:
-    """``--profile``."""
-
-    tool: str | None = option(
-        "--profile",
-        type=click.Choice((OWN_PROFILE, *TOOLS)),
-        metavar="TOOL",
-        configures=True,
-        envvar="RAGTRACE_PROFILE",
-        show_envvar=True,
-        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
-    )
 
 
 def _known_suffixes(paths: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -12,8 +12,9 @@ from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.cli.answer_place import MOST_ANSWERS, Place, Times, open_place
+from ragtrace.cli.options import RangeOptions
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
-from ragtrace.cli.report import AnswerPlaceOptions, FigureOptions, ReportOutputOptions
+from ragtrace.cli.report import FigureOptions, ReportOutputOptions
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files.private import replace_file
 from ragtrace.metrics.judge_card import read_calibration
@@ -66,7 +67,7 @@ _MOST_OPENED: Final = 500
 _MOST_REVIEWED: Final = 5_000
 
 
-def run_report(place: AnswerPlaceOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
+def run_report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
     """Make the report and show it.
 
     Raises:
@@ -115,7 +116,7 @@ def _measured(path: Path) -> MeasuredJudge:
 
 
 async def _report(
-    options: AnswerPlaceOptions, figures: FigureOptions, request: ReportRequest, times: Times
+    options: RangeOptions, figures: FigureOptions, request: ReportRequest, times: Times
 ) -> QualityReport:
     async with open_place(options, options.source, times) as place:
         scope = TrafficScope(since_ns=times.first_ns, until_ns=times.until_ns, service=options.service)
@@ -164,7 +165,7 @@ async def _collect(
     return []
 
 
-async def _ahead(index: AnswerIndex, options: AnswerPlaceOptions, times: Times) -> int:
+async def _ahead(index: AnswerIndex, options: RangeOptions, times: Times) -> int:
     """Count answers dated after now, which no range reaches."""
     scope = TrafficScope(since_ns=times.now_ns + 1, service=options.service)
     number = 0
