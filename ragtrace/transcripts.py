@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
@@ -29,7 +30,6 @@ from ragtrace.errors import (
     ConfigError,
     InputError,
     JudgeCutOff,
-    JudgeError,
     JudgeNonsense,
     JudgeUnable,
     NotInTranscript,
@@ -37,7 +37,7 @@ from ragtrace.errors import (
 from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, MetricOutcome, RagRecord, Sample, Usage
+from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, RagRecord, Sample, Usage
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
@@ -182,7 +182,8 @@ class Transcripts:
 
         An evaluation without calls came from a cache, so it does not replace an existing one.
         """
-        body = to_json(replace(kept, record=_nothing(kept.record)))
+        placeholder = RagRecord(id=kept.record.id, question=None, chunks=(), answer=None)
+        body = to_json(replace(kept, record=placeholder))  # the record is stored apart
         record = to_json(kept.record)
         sha256, evaluation = hashlib.sha256(record).digest(), kept.evaluation
         self._write("INSERT OR IGNORE INTO record VALUES (?, ?)", sha256, zlib.compress(record))
@@ -280,11 +281,6 @@ def _kept(record: bytes, body: bytes) -> TranscriptRecord:
     return replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
 
 
-def _nothing(record: RagRecord) -> RagRecord:
-    """Return a placeholder for a record that is stored separately."""
-    return RagRecord(id=record.id, question=None, chunks=(), answer=None)
-
-
 def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
@@ -320,11 +316,11 @@ class _Recorded(JudgeLayer):
         try:
             reply = await self.inner.ask(request)
         except tuple(_SAID.values()) as exc:
-            await self._keep(request, _failed(exc))
+            message, usage = as_json({"message": str(exc)}), as_json(asdict(exc.usage))
+            await self._keep(request, TranscriptReply(body=message, usage=usage, error=type(exc).__name__))
             raise
-        await self._keep(
-            request, TranscriptReply(body=write_reply(reply), usage=as_json(asdict(reply.usage)))
-        )
+        usage = as_json(asdict(reply.usage))
+        await self._keep(request, TranscriptReply(body=write_reply(reply), usage=usage))
         return reply
 
     async def _keep(self, request: JudgeRequest[Any], said: TranscriptReply) -> None:
@@ -353,9 +349,10 @@ class _Replayed:
         key = _key(self.identity, request)
         said = self._transcripts.said(key, session=self._session, time=self._times[key])
         self._times[key] += 1
+        usage = Usage(**json.loads(said.usage)) if said else Usage()
         if said and said.error:
-            raise _error(said)
-        reply = read_reply(said.body, request.reply_type, usage=_usage(said)) if said else None
+            raise _SAID.get(said.error, JudgeNonsense)(json.loads(said.body)["message"], usage=usage)
+        reply = read_reply(said.body, request.reply_type, usage=usage) if said else None
         if reply is None:
             message = f"no reply of {self.identity.model} to this {request.step} is recorded"
             raise NotInTranscript(message, usage=Usage())
@@ -368,21 +365,6 @@ class _Replayed:
 def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:
     who = [_KEY_FORM, *identity.named]
     return digest([*asked(request, who), request.user, request.max_output_tokens])
-
-
-def _failed(exc: JudgeError) -> TranscriptReply:
-    return TranscriptReply(
-        body=as_json({"message": str(exc)}), usage=as_json(asdict(exc.usage)), error=type(exc).__name__
-    )
-
-
-def _error(said: TranscriptReply) -> JudgeError:
-    kind = _SAID.get(said.error, JudgeNonsense)
-    return kind(json.loads(said.body)["message"], usage=_usage(said))
-
-
-def _usage(said: TranscriptReply) -> Usage:
-    return Usage(**json.loads(said.usage))
 
 
 _NOT_KNOWN = "not_in_transcript"
@@ -463,21 +445,13 @@ def metrics_of(record: TranscriptRecord) -> list[Metric]:
     Raises:
         ConfigError: a metric came from code at an address that an earlier version did not keep.
     """
-    specs = record.metrics or tuple(_spec_of(outcome) for outcome in record.evaluation.outcomes)
-    return [
-        _passing_as(outcome, spec).open()
-        for outcome, spec in zip(record.evaluation.outcomes, specs, strict=True)
-    ]
-
-
-def _spec_of(outcome: MetricOutcome) -> MetricSpec:
-    return MetricSpec(name=outcome.metric, profile=outcome.profile)
-
-
-def _passing_as(outcome: MetricOutcome, spec: MetricSpec) -> MetricSpec:
-    if isinstance(outcome, MetricFailure):
-        return spec
-    return replace(spec, threshold=outcome.threshold, pass_when=outcome.pass_when)
+    found = []
+    for outcome, kept in zip_longest(record.evaluation.outcomes, record.metrics):
+        spec = kept or MetricSpec(name=outcome.metric, profile=outcome.profile)
+        if not isinstance(outcome, MetricFailure):
+            spec = replace(spec, threshold=outcome.threshold, pass_when=outcome.pass_when)
+        found.append(spec.open())
+    return found
 
 
 def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
@@ -519,9 +493,8 @@ async def ask_again(
     async def emit(pair: tuple[TranscriptRecord, TranscriptRecord]) -> None:
         on_judged(*pair)
 
-    await map_in_order(_each(kept), work, emit, concurrency=concurrency)
+    async def each() -> AsyncIterator[TranscriptRecord]:
+        for record in kept:
+            yield record
 
-
-async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
-    for record in kept:
-        yield record
+    await map_in_order(each(), work, emit, concurrency=concurrency)

@@ -83,15 +83,8 @@ def _is_free(who: JudgeIdentity, prices: Prices, spec: JudgeSpec) -> bool:
     price = prices.price_of(who)
     if price is not None:
         return price.input == price.output == 0
-    return _is_here(_endpoint(who, spec))
-
-
-def _endpoint(who: JudgeIdentity, spec: JudgeSpec) -> str:
     named = spec.base_url if spec.kind == who.provider else None
-    return named or os.environ.get(f"{who.provider.upper()}_BASE_URL", "")
-
-
-def _is_here(url: str) -> bool:
+    url = named or os.environ.get(f"{who.provider.upper()}_BASE_URL", "")
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -244,14 +237,14 @@ class Reports:
 
         The first of the ``links`` leads to a trace; by default it is the page of the Jaeger that is read.
         """
-        second = evaluator.second_judge
+        second, given = evaluator.second_judge, given_selection(click.get_current_context())
         about = RunInfo(
             source=_without_login(source),
-            judge=_name(evaluator.judge),
+            judge=evaluator.judge.identity.name,
             metrics=tuple(map(_passing, evaluator.metrics)),
             began_at_ns=time.time_ns(),
-            selection=dict(_selected(click.get_current_context())),
-            second_judge=_name(second) if second else None,
+            selection={name: _written(value) for name, value in given},
+            second_judge=second.identity.name if second else None,
             prices_as_of=evaluator.prices.date,
             trace_url=next(iter(links.values()), None) or _page_of_trace(source),
         )
@@ -291,18 +284,15 @@ class Reports:
     ) -> None:
         ending = RunEnd(cut_short=_cause(exc)) if exc else self._ending
         for report in tuple(self._open):
+            if not self.answers and (exc or report.path in self._were_there):
+                report.abandon()
+                if not exc:
+                    talk(f"nothing was judged: {str(report.path)!r} is unchanged")
+                continue
             try:
-                self._close(report, ending, is_broken=exc is not None)
+                report.close(ending)
             except OSError as failure:
                 self._give_up(report, failure)
-
-    def _close(self, report: Report, ending: RunEnd, *, is_broken: bool) -> None:
-        if self.answers or not (is_broken or report.path in self._were_there):
-            report.close(ending)
-            return
-        report.abandon()
-        if not is_broken:
-            talk(f"nothing was judged: {str(report.path)!r} is unchanged")
 
     def _give_up(self, report: Report, exc: OSError) -> None:
         self.is_whole = False
@@ -364,12 +354,6 @@ def _cause(exc: BaseException) -> str:
     return f"an error ended it ({exc if isinstance(exc, RagtraceError) else type(exc).__name__})"
 
 
-def _selected(context: click.Context) -> Iterator[tuple[str, str]]:
-    """Yield the options that were given to choose answers, as they are written."""
-    for name, value in given_selection(context):
-        yield name, _written(value)
-
-
 def _written(value: object) -> str:
     match value:
         case True:
@@ -386,10 +370,6 @@ def _written(value: object) -> str:
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
     return f"{name} (pass when {pass_condition(metric)})"
-
-
-def _name(judge: Judge) -> str:
-    return judge.identity.name
 
 
 def _without_login(source: str) -> str:

@@ -9,11 +9,10 @@ import heapq
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
@@ -240,12 +239,8 @@ class AppendedReport:
         os.close(self._descriptor)
 
 
-def replaced_file(path: Path) -> PendingFile:
-    """Open a file that replaces an earlier one when it is complete.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+def _replaced_file(path: Path) -> PendingFile:
+    """Open a file that replaces an earlier one when it is complete."""
     try:
         return PendingFile(path)
     except OSError as exc:
@@ -267,16 +262,6 @@ def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:
     return whole
 
 
-def _json_row(answer: JudgedAnswer) -> bytes:
-    return f"{one_json_line(answer_row(answer))}\n".encode()
-
-
-def json_lines_report(path: Path) -> AppendedReport:
-    """Open JSON lines: one line per answer."""
-    start = f'{{"version": {SCHEMA_VERSION}, '.encode()
-    return AppendedReport(path, _json_row, starts_with=start, is_quoted=False)
-
-
 _OF_ANSWER: Final = (
     *("version", "record_id", "trace_id", "span_id", "tenant", "carrier_span_id", "service", "time", "model"),
     *("prompt_version", "session"),
@@ -293,22 +278,17 @@ COLUMNS: Final = (
 )
 
 
-def csv_report(path: Path) -> AppendedReport:
-    """Open CSV: one row per answer and metric, for spreadsheets."""
-    head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
-    return AppendedReport(path, _csv_rows, head=head, starts_with=head, is_quoted=True)
+def _json_row(answer: JudgedAnswer) -> bytes:
+    return f"{one_json_line(answer_row(answer))}\n".encode()
 
 
 def _csv_rows(answer: JudgedAnswer) -> bytes:
-    return b"".join(_line([cells[name] for name in COLUMNS]) for cells in _cells(answer))
-
-
-def _cells(answer: JudgedAnswer) -> Iterator[Mapping[str, Any]]:
-    record, facts = answer.record, facts_of(summary_of_judged(answer))
+    """Return one row per metric."""
+    record, facts, rows = answer.record, facts_of(summary_of_judged(answer)), b""
     for outcome in answer.evaluation.outcomes:
         verdicts = (*getattr(outcome, "verdicts", ()), *getattr(outcome, "chunk_verdicts", ()))
         labels = [verdict.label for verdict in verdicts]
-        yield {
+        cells: Mapping[str, Any] = {
             **facts,
             "version": SCHEMA_VERSION,
             "record_id": record.id,
@@ -325,6 +305,8 @@ def _cells(answer: JudgedAnswer) -> Iterator[Mapping[str, Any]]:
             "reference": record.reference,
             "chunk_ids": " ".join(chunk.id for chunk in record.chunks),
         }
+        rows += _line([cells[name] for name in COLUMNS])
+    return rows
 
 
 def _line(cells: tuple[str, ...] | list[Any]) -> bytes:
@@ -354,7 +336,7 @@ class ParquetReport:
             ) from exc
         self.path = path
         self._batch_of = pa.RecordBatch.from_pylist
-        self._file = replaced_file(path)
+        self._file = _replaced_file(path)
         types = {
             **dict.fromkeys(_MOMENTS, pa.timestamp("us", tz="UTC")),
             **dict.fromkeys(_NUMBERS, pa.float64()),
@@ -416,7 +398,7 @@ class PageReport:
         self._totals = Totals()
         self._most = worst
         self._worst: list[tuple[_Badness, JudgedAnswer]] = []
-        self._file = replaced_file(path)
+        self._file = _replaced_file(path)
 
     def add(self, answer: JudgedAnswer) -> None:
         self._totals.add(answer)
@@ -426,7 +408,7 @@ class PageReport:
             keep(self._worst, (badness, answer))
 
     def close(self, ending: RunEnd) -> None:
-        page = _template().render(
+        page = open_template("reports/page.html", **FILTERS).render(
             about=self._about,
             ending=ending,
             totals=self._totals,
@@ -454,11 +436,6 @@ def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
         return None
     url = template.replace("{trace_id}", quote(target.trace_id, safe=""))
     return url.replace("{span_id}", quote(target.span_id, safe=""))
-
-
-@cache
-def _template() -> Template:
-    return open_template("reports/page.html", **FILTERS)
 
 
 BINS: Final = 20
@@ -671,9 +648,11 @@ def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Repo
         case ".html":
             return PageReport(path, about, worst=worst)
         case ".jsonl":
-            return json_lines_report(path)
+            start = f'{{"version": {SCHEMA_VERSION}, '.encode()
+            return AppendedReport(path, _json_row, starts_with=start, is_quoted=False)
         case ".csv":
-            return csv_report(path)
+            head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
+            return AppendedReport(path, _csv_rows, head=head, starts_with=head, is_quoted=True)
         case ".parquet":
             return ParquetReport(path)
         case _:
