@@ -341,8 +341,10 @@ def _read_outcomes(
 ) -> tuple[Mapping[str, MetricOutcome], tuple[str, ...]]:
     """Return the outcomes by name, faithfulness first, and sentences on what is unreadable."""
     events, span, notices = _results(carrier), carrier.attributes, []
-    outcomes: dict[str, MetricOutcome] = {}
-    for key in _names(span, events):
+    prefix, outcomes = semconv.LABEL_PREFIX, dict[str, MetricOutcome]()
+    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
+    # in one order everywhere: events begin with failed metrics, and back ends sort keys
+    for key in sorted({*labeled, *events}, key=first_faithfulness):
         outcomes[key] = outcome = _outcome(key, events.get(key, {}), span, verdicts, judge)
         if isinstance(outcome, MetricFailure) and outcome.error_type == _UNREADABLE:
             notices.append(f"{key}: {outcome.message}")
@@ -358,13 +360,6 @@ def _results(carrier: Span) -> Mapping[str, Attributes]:
         for event in named
         if (name := text_of(event.attributes, semconv.EVALUATION_NAME))
     }
-
-
-def _names(span: Attributes, events: Mapping[str, Attributes]) -> list[str]:
-    """Return the metrics in one order everywhere: events begin with failed ones, and back ends sort keys."""
-    prefix = semconv.LABEL_PREFIX
-    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
-    return sorted({*labeled, *events}, key=first_faithfulness)
 
 
 def _outcome(
@@ -394,7 +389,9 @@ def _outcome(
     if error_type:
         return MetricFailure(error_type=error_type, message=why or explanation or error_type, **common)
     is_skipped, own = label is Label.SKIPPED, _judge_in(event)
-    skip_reason = told.pop("skip_reason", None) or _skip_reason(explanation, span)
+    said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
+    reason = next((_REASONS[word] for word in said if word in _REASONS), None)
+    skip_reason = told.pop("skip_reason", None) or reason
     result = MetricResult(
         **{"direction": Direction.HIGHER_IS_BETTER, **told},
         **common,
@@ -404,25 +401,17 @@ def _outcome(
         explanation=explanation,
         verdicts=verdicts.claims_of(key),
         chunk_verdicts=verdicts.chunks_of(key),
-        details=dict(_details(event)),
+        details={
+            name.removeprefix(semconv.DETAIL_PREFIX): value
+            for name in event
+            if name.startswith(semconv.DETAIL_PREFIX) and (value := number_of(event, name)) is not None
+        },
         intermediate=_read_intermediate(event),
         judge=None if own is None or own.named == judge.named else own,
     )
     # the label is the one that was written, whatever rule gave it
     is_by_rule = threshold is None or (label is not None and result.label is not label)
     return result if is_skipped or not is_by_rule else replace(result, passed=label is Label.PASS)
-
-
-def _details(event: Attributes) -> Iterator[tuple[str, float]]:
-    for key in event:
-        value = number_of(event, key) if key.startswith(semconv.DETAIL_PREFIX) else None
-        if value is not None:
-            yield key.removeprefix(semconv.DETAIL_PREFIX), value
-
-
-def _skip_reason(explanation: str, span: Attributes) -> SkipReason | None:
-    said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
-    return next((_REASONS[word] for word in said if word in _REASONS), None)
 
 
 def _in_brief(key: str, span: Attributes) -> str | None:
@@ -611,19 +600,14 @@ def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFa
 
 def _claim_in(told: dict[str, Any], record: RagRecord, faults: EventFaults) -> Claim:
     answer, start, end = record.answer, told.pop("start", None), told.pop("end", None)
-    if answer is not None and not _is_within(start, end, answer):
+    is_whole = start is end if start is None or end is None else 0 <= start <= end <= len(answer or "")
+    if answer is not None and not is_whole:
         faults.moved += 1
         start = end = None
     if "text" not in told:
         faults.without_text += 1
         told["text"] = "" if answer is None or start is None else answer[start:end]
     return Claim(start=start, end=end, **told)
-
-
-def _is_within(start: int | None, end: int | None, answer: str) -> bool:
-    if start is None or end is None:
-        return start is end
-    return 0 <= start <= end <= len(answer)
 
 
 def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdict | None:
@@ -706,8 +690,11 @@ def open_answer(
         raise AnswerGone(_why_gone(trace, key, read_from))
     found = records_in(trace, rules)
     record = found.by_span.get(key.span_id, kept)
-    if record is None and nobodys:
-        record = _as_judged(own, Trace(trace_id=trace.trace_id, spans=(*trace.spans, *nobodys)), key, rules)
+    if record is None and nobodys:  # what was judged for the tenant is no secret to it
+        whole = Trace(trace_id=trace.trace_id, spans=(*trace.spans, *nobodys))
+        record = records_in(whole, rules).by_span.get(key.span_id)
+        judged = {carrier.attributes.get(semconv.EVAL_INPUT_SHA256) for carrier in own}
+        record = record if record and content_sha256(record) in judged else None
         read = {key.span_id, *(each.span_id for each in record.provenance)} if record else ()
         spans = (*trace.spans, *(span for span in nobodys if span.span_id in read))
         trace = Trace(trace_id=trace.trace_id, spans=spans)
@@ -727,7 +714,8 @@ def open_answer(
 def in_order(versions: Iterable[AnswerVersion], superseded: Iterable[str] = ()) -> tuple[AnswerVersion, ...]:
     """Say which versions are valid, and return those first, then the newest first."""
     versions = tuple(versions)
-    gone = {*superseded, *_superseded_in(versions)}
+    gone = {each.judged.supersedes for each in versions if each.judged.supersedes != each.evaluation_id}
+    gone.update(superseded)
     judged = [replace(version, is_valid=version.evaluation_id not in gone) for version in versions]
     return tuple(
         sorted(
@@ -774,23 +762,10 @@ def of_tenant(trace: Trace, tenant: str, evaluations: Collection[str] = ()) -> t
     return Trace(trace_id=trace.trace_id, spans=tuple(own)), tuple(nobodys)
 
 
-def _as_judged(
-    carriers: Sequence[Span], trace: Trace, key: AnswerKey, rules: ExtractRules
-) -> RagRecord | None:
-    """Return the record that was judged for the tenant: what it sent is no secret to it."""
-    record = records_in(trace, rules).by_span.get(key.span_id)
-    judged = {carrier.attributes.get(semconv.EVAL_INPUT_SHA256) for carrier in carriers}
-    return record if record and content_sha256(record) in judged else None
-
-
 def _superseded(carriers: Iterable[Span]) -> set[str]:
     """Return the ids that carriers say they supersede; a later one may be on another span of the call."""
     named = ((span.span_id, span.attributes.get(semconv.EVAL_SUPERSEDES)) for span in carriers)
     return {other for own, other in named if isinstance(other, str) and other != own}
-
-
-def _superseded_in(versions: Sequence[AnswerVersion]) -> set[str]:
-    return {each.judged.supersedes for each in versions if each.judged.supersedes != each.evaluation_id}
 
 
 def _feedback(trace: Trace, span_id: str, by_span: Mapping[str, RagRecord]) -> Iterable[Span]:

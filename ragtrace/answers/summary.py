@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import (
-    AttributeValue,
     Direction,
     Evaluation,
     JudgedAnswer,
@@ -135,7 +134,10 @@ def summary_of_judged(
     target, key = record.target, key_of(record)
     by_name = dict(sorted(keyed(evaluation), key=lambda named: first_faithfulness(named[0])))
     results = {name: each for name, each in by_name.items() if isinstance(each, MetricResult)}
-    counted = {name: counts.get(name) or _counts_of(result) for name, result in results.items()}
+    counted = {
+        name: counts.get(name) or (VerdictCounts.of(result.verdicts), VerdictCounts.of(result.chunk_verdicts))
+        for name, result in results.items()
+    }
     claims = _first((name, each) for name, (each, _) in counted.items() if _are_claims(name, each))
     label, judge = overall_label(evaluation), evaluation.judge
     resource = target.resource if target else {}
@@ -161,7 +163,7 @@ def summary_of_judged(
         time_ns=target.start_ns if target else evaluation.started_at_ns,
         judged_ns=evaluation.started_at_ns,
         service=answer.service or "",
-        service_version=_text(resource.get(semconv.SERVICE_VERSION)),
+        service_version=text_of(resource, semconv.SERVICE_VERSION) or "",
         pipeline=(target.root_name if target else "").removeprefix(f"{semconv.OP_INVOKE_WORKFLOW} "),
         question=short_question(record),
         model=record.model or "",
@@ -238,10 +240,6 @@ def _direction(name: str) -> Direction:
     return Direction.LOWER_IS_BETTER if is_lower else Direction.HIGHER_IS_BETTER
 
 
-def _counts_of(result: MetricResult) -> tuple[VerdictCounts, VerdictCounts]:
-    return VerdictCounts.of(result.verdicts), VerdictCounts.of(result.chunk_verdicts)
-
-
 def _are_claims(name: str, counts: VerdictCounts) -> bool:
     """Say whether these are verdicts on claims of the answer: neither on statements nor on the reference."""
     of_claims = counts.supported + counts.contradicted + counts.unsupported
@@ -275,10 +273,6 @@ def _nearness(result: MetricResult, counts: VerdictCounts) -> float:
         return 1 - abs(score - threshold) / max(threshold, 1 - threshold)
     wrong = counts.contradicted + counts.unsupported
     return 1 / wrong if wrong else 0.0
-
-
-def _text(value: AttributeValue) -> str:
-    return value if isinstance(value, str) else ""
 
 
 _CLAIMS: Final = (
@@ -344,12 +338,8 @@ def feedback_in(spans: Iterable[Span]) -> Iterator[GivenFeedback]:
     for span in sorted(given, key=lambda span: (span.end_ns, span.span_id)):
         thumbs = _thumbs(span)
         if thumbs:
-            yield GivenFeedback(_about(span), thumbs)
-
-
-def _about(span: Span) -> str:
-    named = span.attributes.get(semconv.TARGET_SPAN_ID)
-    return named if isinstance(named, str) else span.parent_span_id or ""
+            named = text_of(span.attributes, semconv.TARGET_SPAN_ID)
+            yield GivenFeedback(named or span.parent_span_id or "", thumbs)
 
 
 def _thumbs(span: Span) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +28,16 @@ import ragtrace
 from ragtrace.answers.carrier import is_carrier, read_carrier, target_span_id
 from ragtrace.cli.demo import DemoOptions
 from ragtrace.cli.options import needs_extra
-from ragtrace.cli.render import has_desktop, many, one_line, open_console, print_json, shortened, talk
+from ragtrace.cli.render import (
+    has_desktop,
+    many,
+    one_line,
+    open_console,
+    print_indented,
+    print_json,
+    shortened,
+    talk,
+)
 from ragtrace.errors import ConfigError, InputError, JudgeUnable, RagtraceError
 from ragtrace.judge import judge_named_by
 from ragtrace.judge.spec import JudgeSettings
@@ -73,11 +82,7 @@ _WORDS: Final[Mapping[str, VerdictWord]] = {
 _UNKNOWN: Final = "the annotators did not see this sentence"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class AnnotatedText(_Frozen):
+class AnnotatedText(BaseModel, frozen=True):
     """What the annotators marked in a sentence."""
 
     text: str
@@ -85,7 +90,7 @@ class AnnotatedText(_Frozen):
     """Their word for it: ``Evident Conflict``, ``Subtle Baseless Info``, …"""
 
 
-class SampleEvidence(_Frozen):
+class SampleEvidence(BaseModel, frozen=True):
     """What contradicts a sentence; not the annotators', but ragtrace's own."""
 
     context: str
@@ -93,7 +98,7 @@ class SampleEvidence(_Frozen):
     quote: str
 
 
-class LabeledSentence(_Frozen):
+class LabeledSentence(BaseModel, frozen=True):
     """A sentence of an answer, with what the annotators said of it."""
 
     text: str
@@ -102,12 +107,12 @@ class LabeledSentence(_Frozen):
     evidence: SampleEvidence | None = None
 
 
-class _Passage(_Frozen):
+class _Passage(BaseModel, frozen=True):
     id: str
     text: str
 
 
-class DemoAnswer(_Frozen):
+class DemoAnswer(BaseModel, frozen=True):
     """A question, the passages retrieved for it, a model's answer, and what people said of it.
 
     `ragtrace calibrate` reads the same rows.
@@ -374,7 +379,7 @@ def wait_for_page(url: str) -> None:
 @contextmanager
 def _ended_cleanly() -> Iterator[None]:
     """Let whoever ends the demo, or closes its terminal, end its collectors too."""
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda given, _: sys.exit(128 + given)) for number in numbers}
     try:
         yield
@@ -677,12 +682,7 @@ def _as_json(outcome: MetricOutcome) -> dict[str, Any]:
 
 
 def _claim(one: Verdict) -> dict[str, object]:
-    return {
-        "claim": one.claim.text,
-        "verdict": one.label,
-        "chunk_ids": one.chunk_ids,
-        "quote": one.quote,
-    }
+    return {"claim": one.claim.text, "verdict": one.label, "chunk_ids": one.chunk_ids, "quote": one.quote}
 
 
 def _print(console: Console, found: _Found, options: DemoOptions) -> None:
@@ -752,13 +752,10 @@ def _print_table(console: Console, found: _Found) -> None:
         for judge, verdict in verdicts.items():
             findings = _findings(verdict)
             for one in findings[:_FINDINGS_SHOWN]:
-                text = Text(f"{judge}: “{_flat(one.claim.text, 70)}” is {_why(one)}", style="dim")
-                for line in text.wrap(console, max(20, console.width - 4)):
-                    line.rstrip()
-                    line.pad_left(4)
-                    console.print(line)
+                said = f"{judge}: “{_flat(one.claim.text, 70)}” is {_why(one)}"
+                print_indented(console, 4, said, style="dim")
             if (more := len(findings) - _FINDINGS_SHOWN) > 0:
-                console.print(Text(f"    {judge}: {more} more in the trace", "dim"))
+                print_indented(console, 4, f"{judge}: {more} more in the trace", style="dim")
     console.print(
         "red: a judge and people part; yellow: a judge left too many claims open for a score\n", style="dim"
     )
