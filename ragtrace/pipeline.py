@@ -28,8 +28,8 @@ from ragtrace.judge.layers import folding_contradicted
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import Prompts, StepLimits, metric_named
+from ragtrace.metrics.answers import Criterion
 from ragtrace.metrics.asking import together
-from ragtrace.metrics.criterion import Criterion
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_card import (
     Calibration,

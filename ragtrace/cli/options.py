@@ -277,7 +277,7 @@ def criteria_metrics(texts: Iterable[str]) -> list[dict[str, Any]]:
     Raises:
         ConfigError: one is empty or too long, or makes no name.
     """
-    from ragtrace.metrics.criterion import checked_criterion, criterion_named
+    from ragtrace.metrics.answers import checked_criterion, criterion_named
 
     named = map(criterion_named, texts)
     return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]

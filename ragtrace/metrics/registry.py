@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.metrics.criterion import Criterion
+from ragtrace.metrics.answers import Criterion
 from ragtrace.model import Direction, MetricFailure, MetricResult, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
 from ragtrace.ports import Metric, pass_condition
