@@ -106,15 +106,19 @@ class BatchJudge(JudgeLayer):
 
     def __init__(self, judge: Judge, lane: BatchLane) -> None:
         super().__init__(judge)
-        self._log = lane.log
+        self._lane = lane
 
     def unfinished(self) -> tuple[int, int]:
         """Count the batches that are pending at the provider, and their requests."""
-        return self._log.unfinished()
+        return self._lane.log.unfinished()
 
     def forget(self) -> None:
         """Forget the delivered replies; call it when a run has ended and its results are stored."""
-        self._log.forget_taken()
+        self._lane.log.forget_taken()
+
+    async def aclose(self) -> None:
+        """Stop polling. Batches continue at the provider."""
+        await self._lane.aclose()
 
 
 def batches_of(judge: Judge) -> BatchJudge | None:
@@ -137,12 +141,12 @@ def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
         log=BatchLog(settings.batches.path_of(shared)),
         settings=settings.batches,
     )
-    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane)
+    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane.post)
     return BatchJudge(judge, lane)
 
 
 class BatchLane:
-    """A `Transport` that sends posted requests in batches and returns their replies.
+    """Sends posted requests in batches and returns their replies.
 
     Only the failure of a single request is ``JudgeUnavailable``: a retry is a new request, which is paid for
     again.

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 from urllib.request import getproxies
 
@@ -445,18 +445,6 @@ class RequestRejected(Exception):
             return JudgeNonsense(f"{who}: the chunks are too long for it ({self.what})", usage=usage)
         advice = _ADVICE.get(status, "it turns requests down")
         return JudgeRefused(f"{who}: {advice} ({self.what})", usage=usage)
-
-
-class Transport(Protocol):
-    """Where requests go: an endpoint, or a replacement such as a batch."""
-
-    async def post(self, path: str, call: JudgeCall) -> Any:
-        """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release sockets."""
-        ...
 
 
 class Endpoint:

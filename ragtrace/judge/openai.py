@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from importlib.metadata import EntryPoint
@@ -27,7 +27,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, Transport, azure_access, openai_access
+from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, openai_access
 from ragtrace.judge.layers import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
@@ -232,6 +232,10 @@ class Dialect:
         return self.json_mode and sampling is not None and sampling.json_object
 
 
+Post: TypeAlias = Callable[[str, JudgeCall], Awaitable[Any]]
+"""Posts a request to a path and returns the JSON of its reply, as `Endpoint.post` does."""
+
+
 class LanguageModelJudge:
     """Asks a language model for JSON of a given form, for free text, or for the probability of a *yes*.
 
@@ -246,9 +250,9 @@ class LanguageModelJudge:
         provider: str,
         dialect: Dialect,
         exchange: type[Exchange[Any]],
-        instead: Transport | None = None,
+        instead: Post | None = None,
     ) -> None:
-        """Take an endpoint, or ``instead`` of it another transport; ``exchange`` speaks its API.
+        """Open an endpoint, unless requests are posted by ``instead``; ``exchange`` speaks its API.
 
         Raises:
             ConfigError: the environment's proxy or the SDK's version cannot be used.
@@ -259,7 +263,11 @@ class LanguageModelJudge:
         self.who = f"judge {settings.argument} at {access.host}"
         self.extra_body = settings.extra_body
         self.reply_rules = settings.reply_rules
-        self.endpoint = instead or Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
+        self._endpoint: Endpoint | None = None
+        if instead is None:
+            self._endpoint = Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
+            instead = self._endpoint.post
+        self.post = instead
         self.doubts = UsageDoubts(self.who)
         self._dialect = dialect
         self._exchange = exchange
@@ -289,7 +297,8 @@ class LanguageModelJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.endpoint.aclose()
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
 
 
 class OpenAICompatibleJudge(LanguageModelJudge):
@@ -301,7 +310,7 @@ class OpenAICompatibleJudge(LanguageModelJudge):
         access: Access,
         *,
         dialect: Dialect | None = None,
-        instead: Transport | None = None,
+        instead: Post | None = None,
     ) -> None:
         super().__init__(
             settings,
@@ -368,7 +377,7 @@ class Exchange(Generic[ReplyT]):
             )
             async with made(asked, self.judge.doubts) as call:
                 try:
-                    reply = await self.judge.endpoint.post(self.path, call)
+                    reply = await self.judge.post(self.path, call)
                 except RequestRejected as exc:
                     rejected = exc
                 else:
