@@ -57,7 +57,7 @@ from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
 from ragtrace_collector.web.server import HttpServer, ReceiverAuth, is_loopback, open_auth, open_socket
-from ragtrace_collector.web.tokens import TokenAuth
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, TokenSender
 
 if TYPE_CHECKING:
     from ragtrace_collector.receive.kafka import KafkaReceiver
@@ -91,14 +91,16 @@ def open_kafka(
     kafka = config.receive.kafka
     if kafka is None:
         return None
-    from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
+    from ragtrace_collector.receive.kafka import KafkaReceiver
 
+    # Brokers decide who writes into the topics: it has no allowance here.
+    writers = TokenSender(TokenGrant(name="kafka", digest=b"", tenant=kafka.tenant), clock)
     return KafkaReceiver(
         config=kafka,
         max_message_bytes=config.receive.max_message_bytes,
         intake=intake,
         store=store,
-        sender=lambda: TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None,
+        sender=lambda: writers if kafka.tenant or access.needs_tokens else None,
         counters=counters,
         clock=clock,
     )
