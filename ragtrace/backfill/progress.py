@@ -21,14 +21,13 @@ from ragtrace import semconv
 from ragtrace.budget import (
     Budget,
     BudgetStatus,
-    BudgetWindow,
     ExceededLimit,
     Limit,
     Period,
     Reservation,
     Spend,
 )
-from ragtrace.budget.reserve import reserve, settle, status
+from ragtrace.budget.reserve import reservation
 from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn, turn_of_json
 from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
@@ -548,29 +547,25 @@ class RunLedger:
 
     async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it."""
-        answer = reserve(self, budget, estimate, now_ns=now_ns)
+        answer = reservation(await self.status(budget, now_ns=now_ns), estimate)
         if isinstance(answer, Reservation):
-            await self.progress.spend(budget.name, estimate)
+            await self._add(budget, estimate)
         return answer
 
-    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+    async def settle(self, reserved: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate."""
-        settle(self, reservation, actual)
-        await self.progress.spend(reservation.budget.name, actual - reservation.estimate)
+        await self._add(reserved.budget, actual - reserved.estimate)
 
     async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
         """Return what the run has spent."""
-        return status(self, budget, now_ns=now_ns)
-
-    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
-        """Return what the run has spent; implements `ragtrace.budget.SpendTable`."""
         if budget.name not in self._spent:
             self._spent[budget.name] = self.progress.spent(budget.name)
-        return self._spent[budget.name]
+        spent = self._spent[budget.name]
+        return BudgetStatus(budget=budget, spent=dict.fromkeys(budget.windows(now_ns), spent))
 
-    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
-        """Add to what the run has spent; implements `ragtrace.budget.SpendTable`."""
-        self._spent[budget.name] = self.spent(budget, window) + amount
+    async def _add(self, budget: Budget, amount: Spend) -> None:
+        self._spent[budget.name] += amount
+        await self.progress.spend(budget.name, amount)
 
 
 async def _at_once() -> None:

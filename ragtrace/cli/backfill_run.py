@@ -30,7 +30,7 @@ from ragtrace.backfill import (
     SpanId,
 )
 from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
-from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
+from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spending, budgeted, load_prices, require_price
 from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill import (
     BudgetOptions,
@@ -445,7 +445,7 @@ class BackfillBudget:
     limit: Limit = field(default_factory=Limit)
     shared: CollectorBudget | None = None
     _opened: OpenCollectorBudget | None = None
-    _spenders: list[Spender] = field(default_factory=list)
+    _spenders: list[Spending] = field(default_factory=list)
 
     @classmethod
     def of(cls, options: BudgetOptions) -> Self:
@@ -477,7 +477,7 @@ class BackfillBudget:
         """
         if self.limit != Limit():
             budget, ledger = run_budget(run.name, self.limit), RunLedger(progress=run.progress)
-            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()))
+            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()).spending)
         if self.shared is None:
             yield run
             return

@@ -131,17 +131,15 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
 
 
 def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
-    from ragtrace.budget.reserve import status
     from ragtrace_collector.drift import drift_budget
     from ragtrace_collector.judge import budget_of
-    from ragtrace_collector.store.budget import SpentRows
+    from ragtrace_collector.store.budget import status
 
     budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
     if config.drift.anchors is not None:
         budgets.append(drift_budget(config))
     with database.reading() as db:
-        spent = SpentRows(db)
-        return [(each.name, left) for each in budgets for left in status(spent, each, now_ns=now_ns).left()]
+        return [(each.name, left) for each in budgets for left in status(db, each, now_ns=now_ns).left()]
 
 
 def _rows(report: _Report) -> Iterator[_Row]:
