@@ -25,7 +25,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Statements(Protocol):
+class Db(Protocol):
     """A connection inside a transaction, of any engine.
 
     Statements have ``?`` for each value, in order, and no function or clause that one engine lacks: explicit
@@ -39,10 +39,6 @@ class Statements(Protocol):
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
         """Run a statement once for each row of values."""
         ...
-
-
-class Db(Statements, Protocol):
-    """A connection of one of the processes that write the same tables."""
 
     @property
     def writer(self) -> int:

@@ -13,6 +13,12 @@ from typing import Final
 from ragtrace.files import make_folder, make_private
 
 
+class SqliteDb(sqlite3.Connection):
+    """A connection to a file that one process writes at a time; a `ragtrace.sql.Db`."""
+
+    writer = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteForm:
     """What one kind of file holds, and how it is opened."""
@@ -79,13 +85,13 @@ def open_private(
     return db
 
 
-def open_temporary(schema: str) -> sqlite3.Connection:
+def open_temporary(schema: str) -> SqliteDb:
     """Open a database without a name, which SQLite moves to disk if it is large, and deletes at the end.
 
     Raises:
         sqlite3.Error: the disk is full.
     """
-    db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect("", isolation_level=None, check_same_thread=False, factory=SqliteDb)
     db.executescript(schema)
     return db
 
