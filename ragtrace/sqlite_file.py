@@ -31,8 +31,6 @@ class SqliteForm:
     """Such as ``synchronous = NORMAL``; applied each time, before the file is read."""
     busy_s: float = 5.0
     """How long to wait for another program's lock."""
-    unmarked_tables: frozenset[str] = frozenset()
-    """The tables of files from before this kind had an application id; empty if it always had one."""
     discard: str = ""
     """Deletes what a file of another version holds; for what can be made again. Empty: it is refused."""
 
@@ -151,10 +149,9 @@ def _refuse_foreign(db: sqlite3.Connection, form: SqliteForm) -> None:
     if not tables:
         return
     (mark,) = db.execute("PRAGMA application_id").fetchone()
-    version = _version(db)
-    is_unmarked = not mark and not version and form.unmarked_tables and form.unmarked_tables <= tables
-    if mark != form.application_id and not is_unmarked:
+    if mark != form.application_id:
         raise SqliteFileError("it is another program's database: name another path")
+    version = _version(db)
     if version > len(form.steps) and not form.discard:
         raise SqliteFileError(
             f"it was written by a newer ragtrace: it is of version {version}, and this one knows "

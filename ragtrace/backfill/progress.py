@@ -141,14 +141,14 @@ class RunCounts(BackfillReport):
 
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS carrier (
+CREATE TABLE carrier (
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB,
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
-CREATE TABLE IF NOT EXISTS run (
+CREATE INDEX carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
+CREATE TABLE run (
     name TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL, reached_ns INTEGER NOT NULL)
     WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS spent (
+CREATE TABLE spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 """
@@ -168,7 +168,6 @@ _FORM: Final = SqliteForm(
     steps=(_SCHEMA, _SESSIONS),
     pragmas=("locking_mode = EXCLUSIVE",),  # two runs over one file would both pay
     busy_s=0,
-    unmarked_tables=frozenset({"carrier"}),
 )
 
 _IN_USE: Final = (

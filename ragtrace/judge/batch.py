@@ -77,12 +77,12 @@ _DRAWS_KNOWN: Final = 200_000
 _ENDED_KEPT: Final = 4
 _CLOCKS_DIFFER_S: Final = 3_600
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS batch (
+CREATE TABLE batch (
     key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
     has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS request (
+CREATE TABLE request (
     id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS request_batch ON request (batch);
+CREATE INDEX request_batch ON request (batch);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616762,  # "ragb"
@@ -90,7 +90,6 @@ _FORM: Final = SqliteForm(
     # two processes with the same requests would both pay
     pragmas=("locking_mode = EXCLUSIVE", "foreign_keys = ON"),
     busy_s=0,
-    unmarked_tables=frozenset({"batch", "request"}),
 )
 _KEPT_S: Final = 30 * 86_400
 """Batch files expire after this time (https://platform.openai.com/docs/api-reference/files/create)."""
