@@ -197,8 +197,6 @@ async def _searched(
     notices.extend(last[0].notices if last else ())
 
 
-_DROP: Final = 0.05
-"""Of the pass rate: the report says how many answers it takes to detect it."""
 _OPENED_AT_ONCE: Final = 8
 _MOST_OPENED: Final = 500
 _MOST_REVIEWED: Final = 5_000
@@ -231,7 +229,6 @@ def _request(figures: FigureOptions) -> ReportRequest:
         judge=figures.judge,
         cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
-        drop=_DROP,
     )
 
 
