@@ -58,7 +58,6 @@ _NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
 _SEED: Final = 20_240_501
 _MAX_REASONING_ROOM: Final = 32_768
 _LONG_OPENING: Final = 8
-_TIMES: Final = {1: "", 2: ", twice"}
 _LEAST_CONTEXT: Final = 256
 """No server's context is smaller; a count below it is no count of the prompt."""
 _FAR_BELOW: Final = 0.8
@@ -262,7 +261,6 @@ class LanguageModelJudge:
         )
         self.who = f"judge {settings.argument} at {access.host}"
         self.extra_body = settings.extra_body
-        self.reply_rules = settings.reply_rules
         self._endpoint: Endpoint | None = None
         if instead is None:
             self._endpoint = Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
@@ -346,7 +344,6 @@ class Exchange(Generic[ReplyT]):
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
     """Roles and contents that follow the request."""
-    corrected: int = 0
 
     async def run(self) -> ReplyT:
         """Ask until there is a value.
@@ -482,9 +479,9 @@ class Exchange(Generic[ReplyT]):
             if not self._finds_room(answer.usage):
                 raise self.error(JudgeCutOff, "the reply ended at the token limit")
             return None
-        text, rules = answer.text, self.judge.reply_rules
+        text = answer.text
         try:
-            return parse_reply(text, self.request.reply_type, strict=rules.strict_json)
+            return parse_reply(text, self.request.reply_type)
         except NotJson as exc:
             if declines(text[:_OPENING_CHARS]):
                 raise self._declined() from None
@@ -495,10 +492,8 @@ class Exchange(Generic[ReplyT]):
             fault: ValueError = exc
         except InvalidReply as exc:
             fault = exc
-        if self.corrected == rules.max_corrections:
-            times = _TIMES.get(self.corrected + 1, f", {self.corrected + 1} times")
-            raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
-        self.corrected += 1
+        if self.correction:
+            raise self.error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
         # an assistant's turn that is empty or ends in a blank is refused by some
         echoed = text[:_MOST_ECHOED_CHARS].strip() or "{}"
