@@ -100,7 +100,7 @@ def open_kafka(
         max_message_bytes=config.receive.max_message_bytes,
         intake=intake,
         store=store,
-        sender=lambda: writers if kafka.tenant or access.needs_tokens else None,
+        sender=lambda: None if access.is_open and not kafka.tenant else writers,
         counters=counters,
         clock=clock,
     )
