@@ -45,7 +45,6 @@ __all__ = [
     "JudgeTimeout",
     "JudgeUnable",
     "JudgeUnavailable",
-    "RagtraceError",
     "SendError",
 ]
 
