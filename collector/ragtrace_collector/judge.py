@@ -29,13 +29,13 @@ from ragtrace.budget import (
     load_prices,
     require_price,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import AdaptiveLimiter, Backoff, CacheSettings, limiter_of
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator, EvaluatorSpec, JudgeAround, JudgeRole, MetricSpec, VerifySpec
 from ragtrace.ports import Clock, Embedder, Judge
+from ragtrace.process import SystemClock
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig

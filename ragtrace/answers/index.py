@@ -64,8 +64,7 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary, SessionSummary
 from ragtrace.answers.sums import DAY, HOUR_NS, days_with, fold
 from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import Label
-from ragtrace.sql import Db
-from ragtrace.sqlite_file import SqliteDb, open_temporary, transaction
+from ragtrace.sql import Db, SqliteDb, open_temporary, transaction
 
 FEW: Final = 12_000
 """So many candidates are looked at and sorted in well under the limit."""

@@ -32,7 +32,7 @@ from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Tur
 from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
 from ragtrace.model import AnswerOutcome, Evaluation, Status, Usage, outcome_of
-from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
+from ragtrace.sql import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
 

@@ -17,11 +17,11 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
 from ragtrace.cli.report import FigureOptions, ReportOutputOptions
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
+from ragtrace.process import SystemClock
 from ragtrace.quality import (
     AnswerCollector,
     GroupFigures,

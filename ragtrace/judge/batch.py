@@ -28,7 +28,6 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -51,7 +50,8 @@ from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
 from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, Judge
-from ragtrace.sqlite_file import SqliteForm, is_busy, open_private
+from ragtrace.process import SystemClock
+from ragtrace.sql import SqliteForm, is_busy, open_private
 
 if TYPE_CHECKING:
     import openai

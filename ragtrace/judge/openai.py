@@ -27,13 +27,12 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, openai_access
+from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, off_loop, openai_access
 from ragtrace.judge.layers import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.off_loop import off_loop
 from ragtrace.plugins import load_plugin
 from ragtrace.ports import (
     Embedder,

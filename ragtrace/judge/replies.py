@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ragtrace._row_values import written_value
+from ragtrace._row_fields import written_value
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 JsonSchema: TypeAlias = dict[str, Any]

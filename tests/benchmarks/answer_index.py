@@ -27,7 +27,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.answers.sums import fold
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
-from ragtrace.sqlite_file import SqliteDb
+from ragtrace.sql import SqliteDb
 from ragtrace_collector.store.postgres import PostgresServer, create
 from ragtrace_collector.store.reader import index_of
 from ragtrace_collector.ui.overview import read_overview

@@ -17,7 +17,7 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
 from ragtrace.judge.batch import BatchLog
 from ragtrace.judge.cache import CacheFile, CacheSettings
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, is_busy, open_private, transaction
+from ragtrace.sql import SqliteFileError, SqliteForm, is_busy, open_private, transaction
 from ragtrace.transcripts import Transcripts
 
 _TRANSCRIPTS: Final = """

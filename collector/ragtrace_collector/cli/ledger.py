@@ -13,7 +13,7 @@ import click
 from ragtrace.cli.options import JsonOption, duration
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk, utc
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.clock import SystemClock
+from ragtrace.process import SystemClock
 from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
             )
         return _Report(place.ledger_at(place.url, since_ns=since_ns), count.by, count.since, now_ns)
     config = place.config()
-    from ragtrace.sync import wait_for
+    from ragtrace.process import wait_for
     from ragtrace_collector.store.ledger import take_stock
     from ragtrace_collector.store.open import database_of, refused, send_again
 

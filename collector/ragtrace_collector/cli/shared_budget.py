@@ -20,10 +20,10 @@ from ragtrace.budget import (
     Spending,
     require_price,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.judge.layers import JudgeCall
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
+from ragtrace.process import SystemClock
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig

@@ -14,11 +14,10 @@ from opentelemetry.trace import Tracer
 
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.budget import SpendLedger
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.process import settle_memory
+from ragtrace.process import SystemClock, settle_memory
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import ObservedSink, open_export, open_logs_export

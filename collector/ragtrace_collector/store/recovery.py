@@ -16,7 +16,7 @@ from typing import Final
 from ragtrace.answers.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
 from ragtrace.files import PendingFile
-from ragtrace.sqlite_file import SqliteDb, transaction
+from ragtrace.sql import SqliteDb, transaction
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
 

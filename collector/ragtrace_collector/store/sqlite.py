@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.sql import Db
-from ragtrace.sqlite_file import SqliteDb, primary_code, statements, transaction
+from ragtrace.sql import Db, SqliteDb, primary_code, statements, transaction
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.records import StoreUnavailable, UnfitFile

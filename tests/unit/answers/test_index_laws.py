@@ -20,7 +20,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.answers.sums import SUM_TABLES, fold, recount
 from ragtrace.model import Direction, Label, VerdictLabel
-from ragtrace.sqlite_file import SqliteDb, open_temporary
+from ragtrace.sql import SqliteDb, open_temporary
 from ragtrace.stats import Weighed, WeightedMean, weighted_mean
 from tests.unit.answers.drawn_rows import filters, scopes, summaries
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_metric

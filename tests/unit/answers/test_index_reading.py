@@ -13,7 +13,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
-from ragtrace.sqlite_file import SqliteDb, open_temporary
+from ragtrace.sql import SqliteDb, open_temporary
 from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 

@@ -6,7 +6,7 @@ import pytest
 
 from ragtrace.answers.index_rows import INDEX_TABLES, forget, put, size
 from ragtrace.answers.sums import fold
-from ragtrace.sqlite_file import SqliteDb, open_temporary
+from ragtrace.sql import SqliteDb, open_temporary
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row
 
 
