@@ -16,8 +16,8 @@ import click
 
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_beside_configuration, group, option
-from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
+from ragtrace.text import UNITS_S, duration_of
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings

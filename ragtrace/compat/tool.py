@@ -47,7 +47,7 @@ from ragtrace.model import (
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, Metric, SamplingParameters
 from ragtrace.scoring import Judged, ProfileScore, canonical, score, scored_metrics
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

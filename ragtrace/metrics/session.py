@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
     LATER,
@@ -57,6 +56,7 @@ from ragtrace.model import (
     content_sha256,
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.process import SystemClock
 from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ragtrace.backfill import Progress
 from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, ExceededLimit, Limit, OverBudget, Price, Spend
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.model import Usage
+from ragtrace.process import SystemClock
 from tests.patience import PATIENCE_S
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
