@@ -735,35 +735,28 @@ def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body:
     if any(_claims(part.resource.attributes) != wanted for part in request.resource_spans):
         return True
     may_be_on_spans = body is None or _NAME in body
-    return may_be_on_spans and any(map(_claims, _of_spans(request)))
+    return may_be_on_spans and any(_claims(span.attributes) for span in _spans(request))
 
 
 def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, tenant: str | None) -> None:
     """Write the tenant on every resource, instead of any tenant that the sender named."""
     if isinstance(request, ExportLogsServiceRequest):
-        resources, members = [each.resource for each in request.resource_logs], _of_records(request)
+        resources = [each.resource for each in request.resource_logs]
+        members = (
+            record.attributes
+            for resource_logs in request.resource_logs
+            for scope_logs in resource_logs.scope_logs
+            for record in scope_logs.log_records
+        )
     else:
-        resources, members = [each.resource for each in request.resource_spans], _of_spans(request)
+        resources = [each.resource for each in request.resource_spans]
+        members = (span.attributes for span in _spans(request))
     for resource in resources:
         _disown(resource.attributes)
         if tenant is not None:
             resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
     for attributes in members:
         _disown(attributes)
-
-
-def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                yield span.attributes
-
-
-def _of_records(request: ExportLogsServiceRequest) -> Iterator[_Attributes]:
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            for record in scope_logs.log_records:
-                yield record.attributes
 
 
 def _claims(attributes: _Attributes) -> list[str]:
