@@ -23,9 +23,8 @@ from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import ExtractRules, Unread, extract_records, is_evaluator
-from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
-from ragtrace.traces.trace import Trace
+from ragtrace.traces.trace import Lineage, Trace
 from ragtrace_collector.ledger import MOST_CRASHES
 from ragtrace_collector.store.records import (
     Job,

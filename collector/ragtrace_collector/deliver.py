@@ -13,7 +13,7 @@ from opentelemetry.trace import Tracer
 from ragtrace.backends import open_carrier_sink, open_logs_sink, open_sink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.http.retry import Backoff
+from ragtrace.http import Backoff
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.config import ExportConfig
 from ragtrace_collector.store.records import HoldMode, OutboxItem

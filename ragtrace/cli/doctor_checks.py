@@ -22,15 +22,14 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable, RagtraceError
 from ragtrace.extras import install_command
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import unwrapped
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.evaluator import EvaluatorSpec
+from ragtrace.pipeline import EvaluatorSpec, evaluate
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
 if TYPE_CHECKING:

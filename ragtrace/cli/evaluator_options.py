@@ -15,7 +15,7 @@ from ragtrace.cli.render import talk
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
-    from ragtrace.pipeline.evaluator import EvaluatorSpec
+    from ragtrace.pipeline import EvaluatorSpec
     from ragtrace_collector.config import CollectorConfig
 
 _EMBEDDER: Final = "openai:text-embedding-3-small"

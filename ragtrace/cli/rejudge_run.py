@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ragtrace import process
-from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
+from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
 from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluator_options import ChosenEvaluator
@@ -25,7 +25,7 @@ from ragtrace.cli.render import many, print_json, talk
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Metric, SpanSink
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare

@@ -14,7 +14,7 @@ import pytest
 import ragtrace
 from ragtrace.backends import JaegerReader
 from ragtrace.backends import http_api as web
-from ragtrace.backends.search_windows import windows
+from ragtrace.backends.http_api import windows
 from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
 from ragtrace.errors import (

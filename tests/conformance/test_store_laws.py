@@ -18,7 +18,7 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.model import Sample
-from ragtrace.traces.additions import Addition, encode_addition
+from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, Ledger, State
 from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow

@@ -209,7 +209,7 @@ async def open_place(
         InputError: there is no such store or file.
         ConfigError: an address or a key cannot be used.
     """
-    from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
+    from ragtrace.answer_sources import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
     from ragtrace_collector.store.open import require_store
     from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place

@@ -113,7 +113,7 @@ def _opened_reviews(
     config: CollectorConfig, place: PlaceOptions, page: PageOptions
 ) -> AbstractAsyncContextManager[ReviewPlace]:
     from ragtrace.backends import open_sink
-    from ragtrace.files.state import make_state_folder, state_folder
+    from ragtrace.files import make_state_folder, state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, open_configured_reviews
     from ragtrace_collector.ui.serving import open_reviews
 

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema
 from ragtrace.budget import Limit
 from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge.spec import check_headers
 from ragtrace.traces.extract import AttributePath
 

@@ -40,7 +40,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
-from ragtrace.traces.log_records import LogRecords, read_logs
+from ragtrace.traces.logs import LogRecords, read_logs
 from ragtrace.traces.otlp import (
     Encoding,
     ParsedRequest,

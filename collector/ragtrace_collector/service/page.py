@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answer_sources import first_of, open_source, store_source
-from ragtrace.answer_sources.sources import parse_address
+from ragtrace.answer_sources import first_of, open_source, parse_address, store_source
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import state_folder
+from ragtrace.files import state_folder
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import open_export

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
-from ragtrace.files.state import make_state_folder
+from ragtrace.files import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
 from ragtrace_collector.store.database import Database

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.sql import Db, Rows, keep_locked, skip_locked
-from ragtrace.traces.additions import add_to_spans
-from ragtrace.traces.log_records import without_stand_ins
+from ragtrace.traces.attach import add_to_spans
+from ragtrace.traces.logs import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.jobs import UNDECIDED

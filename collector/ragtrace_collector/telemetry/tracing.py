@@ -22,8 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
 
-from ragtrace import semconv
-from ragtrace.http import exporters
+from ragtrace import http, semconv
 
 _TIMEOUT_S: Final = 3
 """Short, because a stop flushes the exporter before the collector exits."""
@@ -31,12 +30,12 @@ _TIMEOUT_S: Final = 3
 
 def open_metric_exporter(endpoint: str) -> MetricExporter:
     """Open the exporter of metrics; headers and certificates come from the standard variables."""
-    return exporters.open_metric_exporter(**_place(endpoint, "/v1/metrics"))
+    return http.open_metric_exporter(**_place(endpoint, "/v1/metrics"))
 
 
 def open_span_exporter(endpoint: str) -> SpanExporter:
     """Open the exporter of spans; headers and certificates come from the standard variables."""
-    return exporters.open_span_exporter(**_place(endpoint, "/v1/traces"))
+    return http.open_span_exporter(**_place(endpoint, "/v1/traces"))
 
 
 def _place(endpoint: str, path: str) -> dict[str, Any]:

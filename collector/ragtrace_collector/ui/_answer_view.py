@@ -39,10 +39,9 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.reviews.review import Review, ReviewPick
-from ragtrace.traces.lineage import Lineage
+from ragtrace.reviews import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
-from ragtrace.traces.trace import Span, StatusCode, Trace
+from ragtrace.traces.trace import Lineage, Span, StatusCode, Trace
 from ragtrace_collector.ui.site import TraceLink
 
 _MOST_MARKED: Final = 4_000

@@ -14,7 +14,7 @@ import pytest
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable, SendRetryable
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
