@@ -272,7 +272,7 @@ class DriftStage:
         Raises:
             StoreUnavailable: they cannot be kept; they are noted again next time.
         """
-        guarded = self.live.now.shared_evaluator.guarded
+        guarded = self.live.now.guarded
         await self._note(guarded.guards.by_name.values())
 
     async def _note(self, guards: Iterable[JudgeGuard]) -> None:
@@ -295,7 +295,7 @@ class DriftStage:
 
     @property
     def _version(self) -> str:
-        return self.live.now.shared_evaluator.guarded.evaluator.version
+        return self.live.now.guarded.evaluator.version
 
 
 def state_of(runs: Sequence[AnchorRun], version: str) -> DriftState:

@@ -98,7 +98,7 @@ def open_kafka(
         max_message_bytes=config.receive.max_message_bytes,
         intake=intake,
         store=store,
-        sender=lambda: TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None,
+        sender=lambda: TopicSender(kafka.tenant) if kafka.tenant or not access.is_open else None,
         counters=counters,
         clock=clock,
     )

@@ -103,7 +103,7 @@ class StorePipeline:
         return partial(self._follow, live)
 
     def _follow(self, live: Live) -> None:
-        self.configuration.exchange(live)
+        self.configuration.now = live
         self.assembly.follow(assemble_policy_of(live.config))
 
     async def recover(self) -> None:
@@ -172,7 +172,7 @@ class StorePipeline:
 
     async def _throttle(self) -> bool:
         """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
-        guards = self.live.shared_evaluator.guarded.guards
+        guards = self.live.guarded.guards
         if (
             guards is not None
             and guards.budget_guard is not None
