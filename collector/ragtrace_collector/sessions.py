@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
+from ragtrace.answers.summary import SessionSummary, session_summary_of
 from ragtrace.conversations import (
     SessionFindings,
     SessionName,
