@@ -40,7 +40,7 @@ def _verdict(number: int, given: Any, claim: str, chunks: Sequence[str]) -> dict
     if given is None or (is_shown and given["label"] != "supported"):  # of an answer with fewer claims
         label = "supported" if is_shown else "not_mentioned"
         return {"id": number, "chunks": [1], "quote": "", "label": label, "reason": ""}
-    is_quoted = any(FoldedText(chunk).find(given["quote"]) for chunk in chunks)
+    is_quoted = not given["quote"] or any(FoldedText(chunk).find(given["quote"]) for chunk in chunks)
     if given["label"] == "supported" and not is_quoted:
         return {**given, "chunks": [1], "quote": " ".join(chunks[0].split()[:5])}
     return dict(given)

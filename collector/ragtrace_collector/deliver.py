@@ -188,22 +188,15 @@ def _is_power_of_ten(number: int) -> bool:
     return str(number).strip("0") == "1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldLimits:
-    """How long spans may be held, and how many bytes of them."""
-
-    timeout_ns: int
-    """Counted from the first span of a trace."""
-    most_bytes: int
-    """Of all held traces together. Beyond it, the traces held longest are released."""
-
-
 @dataclass(slots=True, kw_only=True)
 class HoldStage:
     """Decides whether traces are held, and releases traces held too long."""
 
     store: Store
-    limits: HoldLimits
+    timeout_ns: int
+    """How long spans may be held, counted from the first of a trace."""
+    most_bytes: int
+    """Of all held traces together. Beyond it, the traces held longest are released."""
     is_judge_away: Callable[[], bool]
     """Whether the judge is unavailable, so that nothing held now would be judged in time."""
     counters: Counters
@@ -221,7 +214,7 @@ class HoldStage:
         """Release traces held too long, or all if the judge is unavailable; say whether any was released."""
         is_away = self.is_judge_away()
         reason = Counts.HOLDS_WITHOUT_JUDGE if is_away else Counts.HOLDS_TIMED_OUT
-        return await self._release(0 if is_away else self.limits.timeout_ns, reason) > 0
+        return await self._release(0 if is_away else self.timeout_ns, reason) > 0
 
     async def release_all(self) -> None:
         """Release all held traces, because the collector stops or hold mode was turned off."""
@@ -231,7 +224,7 @@ class HoldStage:
     async def _release(self, max_hold_ns: int, reason: Counts) -> int:
         now_ns = self.clock.now_ns()
         released = await self.store.release(
-            before_ns=now_ns - max_hold_ns, now_ns=now_ns, most_bytes=self.limits.most_bytes
+            before_ns=now_ns - max_hold_ns, now_ns=now_ns, most_bytes=self.most_bytes
         )
         self._note_queue(released.queue_ns)
         self.counters.add(reason, released.overdue)
@@ -242,7 +235,7 @@ class HoldStage:
         return number
 
     def _note_queue(self, waited_ns: int) -> None:
-        is_behind = waited_ns > self.limits.timeout_ns
+        is_behind = waited_ns > self.timeout_ns
         if is_behind and not self._is_behind:
             log.warning(
                 "answers wait longer for the judge than `attach.hold_timeout`: "

@@ -62,14 +62,26 @@ class DriftCheck:
             ConfigError: the anchors or the evaluator cannot be used.
             StoreUnavailable: the run cannot be kept.
         """
-        anchors = await asyncio.to_thread(read_anchors, self.config.drift.anchors or "")
-        judging = AnchorJudging.of(self.config, self.spend_ledger, self.clock)
-        judged = await judging.run(anchors)
+        judge = self.config.judge.model_copy(update={"cache": None})  # it is the judge that is asked
+        config = self.config.model_copy(update={"judge": judge})
+        anchors = await asyncio.to_thread(read_anchors, config.drift.anchors or "")
+        budget = drift_budget(config)
+        guard = BudgetGuard(budget=budget, ledger=self.spend_ledger, clock=self.clock)
+        guards = replace(
+            guards_of(config, clock=self.clock, spend_ledger=None),
+            budget=budget,
+            budget_guard=guard if budget.limits else None,
+        )
+        began_ns = self.clock.now_ns()
+        async with open_evaluator(config, guards) as guarded:
+            evaluator = guarded.evaluator
+            evaluations = await _judge_all(anchors, evaluator, at_once=judge.max_concurrency)
         runs = await self.store.runs()
-        run = compared(runs, judged)
+        ended_ns = self.clock.now_ns()
+        run = compared(runs, run_of(evaluations, anchors, evaluator, began_ns=began_ns, ended_ns=ended_ns))
         await self.store.add_run(run)
         _tell(runs, run)
-        return run, judging.guards
+        return run, guards
 
 
 def compared(runs: Sequence[AnchorRun], run: AnchorRun) -> AnchorRun:
@@ -87,17 +99,13 @@ def series_of(runs: Sequence[AnchorRun], run: AnchorRun) -> tuple[AnchorRun, ...
     return tuple(one for one in runs if one.series == run.series and one.is_complete and one is not run)
 
 
-def _flipped(earlier: Sequence[AnchorRun], run: AnchorRun) -> int:
-    return len({flip.anchor for flip in flips(earlier, run)})
-
-
 def _tell(runs: Sequence[AnchorRun], run: AnchorRun) -> None:
     """Log a run, without content: a drift as a warning, an incomplete run with its counts."""
     earlier = series_of(runs, run)
     what = event("drift_check", result=str(run.result), judged=run.judged, anchors=run.anchors)
     match run.result:
         case RunResult.DRIFTED:
-            number = _flipped(earlier, run)
+            number = len({flip.anchor for flip in flips(earlier, run)})
             log.warning(
                 "the judge %s has changed: it judges %d of %d anchors differently than in the first runs; "
                 "`ragtrace drift status` names them",
@@ -124,47 +132,6 @@ _LABELED: Final = "faithfulness"
 _OWN_PROFILE: Final = "ragtrace"
 _MOST_FAILED: Final = 0.2
 """With a larger share of failures, a run is no measurement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnchorJudging:
-    """What a run needs."""
-
-    config: CollectorConfig
-    spend_ledger: SpendLedger
-    clock: Clock
-    guards: JudgeGuards
-
-    @classmethod
-    def of(cls, config: CollectorConfig, spend_ledger: SpendLedger, clock: Clock) -> AnchorJudging:
-        """Prepare runs with the configured judge: never from its cache.
-
-        Raises:
-            ConfigError: the table of prices cannot be read.
-        """
-        judge = config.judge.model_copy(update={"cache": None})
-        config = config.model_copy(update={"judge": judge})
-        budget = drift_budget(config)
-        guards = guards_of(config, clock=clock, spend_ledger=None)
-        guard = BudgetGuard(budget=budget, ledger=spend_ledger, clock=clock) if budget.limits else None
-        return cls(
-            config=config,
-            spend_ledger=spend_ledger,
-            clock=clock,
-            guards=replace(guards, budget=budget, budget_guard=guard),
-        )
-
-    async def run(self, anchors: AnchorSet) -> AnchorRun:
-        """Judge all anchors once. The result is the baseline's, or says why there is nothing to compare.
-
-        Raises:
-            ConfigError: the evaluator cannot be opened.
-        """
-        began_ns = self.clock.now_ns()
-        async with open_evaluator(self.config, self.guards) as guarded:
-            evaluator = guarded.evaluator
-            evaluations = await _judge_all(anchors, evaluator, at_once=self.config.judge.max_concurrency)
-        return run_of(evaluations, anchors, evaluator, began_ns=began_ns, ended_ns=self.clock.now_ns())
 
 
 def drift_budget(config: CollectorConfig) -> Budget:
@@ -194,7 +161,7 @@ def run_of(
     began_ns: int,
     ended_ns: int,
 ) -> AnchorRun:
-    """Sum up the evaluations of all anchors."""
+    """Sum up the evaluations of all anchors, as a baseline, or say why they are none."""
     scores = {anchor.id: tuple(_scores(anchor, evaluations[anchor.id])) for anchor in anchors.anchors}
     failures = [_failures(evaluation) for evaluation in evaluations.values()]
     over_budget = sum(OverBudget.error_type in types for types in failures)
@@ -305,7 +272,7 @@ class DriftStage:
         Raises:
             StoreUnavailable: they cannot be kept; they are noted again next time.
         """
-        guarded = self.live.now.shared_evaluator.guarded
+        guarded = self.live.now.guarded
         await self._note(guarded.guards.by_name.values())
 
     async def _note(self, guards: Iterable[JudgeGuard]) -> None:
@@ -328,7 +295,7 @@ class DriftStage:
 
     @property
     def _version(self) -> str:
-        return self.live.now.shared_evaluator.guarded.evaluator.version
+        return self.live.now.guarded.evaluator.version
 
 
 def state_of(runs: Sequence[AnchorRun], version: str) -> DriftState:

@@ -89,23 +89,6 @@ class PartialEvaluations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Setup:
-    """What one attempt works with, from its beginning to its end."""
-
-    live: Live
-    guarded: GuardedEvaluator
-    retry_policy: RetryPolicy
-
-    @classmethod
-    def of(cls, live: Live) -> _Setup:
-        return cls(
-            live=live,
-            guarded=live.shared_evaluator.guarded,
-            retry_policy=RetryPolicy.of(live.config.evaluate),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateStage:
     """Evaluates queued answers, several at once."""
 
@@ -143,7 +126,7 @@ class EvaluateStage:
         """
         live = self.live.now
         policy = RetryPolicy.of(live.config.evaluate)
-        closed = live.shared_evaluator.guarded.closed()
+        closed = live.guarded.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
@@ -160,13 +143,13 @@ class EvaluateStage:
         """
         live = self.live.now
         async with live.shared_evaluator.evaluation():
-            await self._attempt(job, _Setup.of(live))
+            await self._attempt(job, live)
 
-    async def _attempt(self, job: Job, setup: _Setup) -> None:
+    async def _attempt(self, job: Job, live: Live) -> None:
         try:
-            outcome = self._outcome_unasked(job, setup)
+            outcome = self._outcome_unasked(job, live)
             if outcome is None:
-                await self._judge(job, setup)
+                await self._judge(job, live)
                 return
             if job.crashes:
                 log.error(
@@ -188,14 +171,14 @@ class EvaluateStage:
         except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
             await self._give_up(job, exc)
 
-    def _outcome_unasked(self, job: Job, setup: _Setup) -> str | None:
-        closed = setup.guarded.closed()
-        if closed and job.seen_ns < setup.retry_policy.hopeless_before_ns(closed.until_ns):
+    def _outcome_unasked(self, job: Job, live: Live) -> str | None:
+        closed = live.guarded.closed()
+        if closed and job.seen_ns < RetryPolicy.of(live.config.evaluate).hopeless_before_ns(closed.until_ns):
             return closed.outcome
-        return setup.retry_policy.ended(job, now_ns=self.clock.now_ns())
+        return RetryPolicy.of(live.config.evaluate).ended(job, now_ns=self.clock.now_ns())
 
-    async def _judge(self, job: Job, setup: _Setup) -> None:
-        answers = await self.reader.read_for(job, setup.live.rules)
+    async def _judge(self, job: Job, live: Live) -> None:
+        answers = await self.reader.read_for(job, live.rules)
         if answers.is_evaluation(job.span_id):
             self.counters.add(Counts.EVALUATIONS_NOT_JUDGED)
             await self._end(job, State.FILTERED.because("evaluation"))
@@ -205,31 +188,31 @@ class EvaluateStage:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, State.SUPERSEDED)
             return
-        record = await in_its_session(record, job, setup.live.config, self.store.sessions)
+        record = await in_its_session(record, job, live.config, self.store.sessions)
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
-                async with asyncio.timeout(setup.live.config.judge.attempt_s):
-                    earlier = self.partial.take(job, setup.live.shared_evaluator)
-                    evaluation = await setup.guarded.evaluator.evaluate(
+                async with asyncio.timeout(live.config.judge.attempt_s):
+                    earlier = self.partial.take(job, live.shared_evaluator)
+                    evaluation = await live.guarded.evaluator.evaluate(
                         record, clock=self.clock, earlier=earlier
                     )
                 span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
-                span.set_attribute("ragtrace.outcome", _outcome(evaluation, setup.guarded))
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, live.guarded))
         except TimeoutError:
-            await self._time_out(job, setup)
+            await self._time_out(job, live)
             return
         if retry := self._next_retry(
-            job, setup, [AttemptFailure.of(failure) for failure in evaluation.failures]
+            job, live, [AttemptFailure.of(failure) for failure in evaluation.failures]
         ):
-            self.partial.keep(job, evaluation, setup.live.shared_evaluator)
+            self.partial.keep(job, evaluation, live.shared_evaluator)
             await self._postpone(job, retry)
             return
-        await self._finish(job, record, evaluation, setup, answers.judged(job.span_id))
+        await self._finish(job, record, evaluation, live, answers.judged(job.span_id))
 
-    async def _time_out(self, job: Job, setup: _Setup) -> None:
-        message = f"not judged within {setup.live.config.judge.attempt_s:g} s"
+    async def _time_out(self, job: Job, live: Live) -> None:
+        message = f"not judged within {live.config.judge.attempt_s:g} s"
         fault = AttemptFailure(error_type=TIMED_OUT, message=message, retry_class=RetryClass.AGAIN)
-        if retry := self._next_retry(job, setup, [fault]):
+        if retry := self._next_retry(job, live, [fault]):
             await self._postpone(job, retry)
         else:
             log.warning(
@@ -241,9 +224,9 @@ class EvaluateStage:
             )
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    def _next_retry(self, job: Job, setup: _Setup, faults: Sequence[AttemptFailure]) -> Retry | None:
-        return setup.retry_policy.next_retry(
-            job, faults, opens_ns=setup.guarded.opens_ns(), now_ns=self.clock.now_ns()
+    def _next_retry(self, job: Job, live: Live, faults: Sequence[AttemptFailure]) -> Retry | None:
+        return RetryPolicy.of(live.config.evaluate).next_retry(
+            job, faults, opens_ns=live.guarded.opens_ns(), now_ns=self.clock.now_ns()
         )
 
     async def _postpone(self, job: Job, retry: Retry) -> None:
@@ -268,28 +251,26 @@ class EvaluateStage:
             )
 
     async def _finish(
-        self, job: Job, record: RagRecord, evaluation: Evaluation, setup: _Setup, judged: JudgedInput
+        self, job: Job, record: RagRecord, evaluation: Evaluation, live: Live, judged: JudgedInput
     ) -> None:
-        sampler = setup.live.sampler
+        sampler = live.sampler
         note = partial(self.watch.note, job, record, evaluation, sampler=sampler, now_ns=self.clock.now_ns())
         await self._write(note)
-        outcome = _outcome(evaluation, setup.guarded)
+        outcome = _outcome(evaluation, live.guarded)
         if FinalOutcome.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged, evaluation=evaluation)
             return
         _log_failures(job, evaluation)
-        build = partial(
-            attach,
+        span = attach(
             evaluation,
             record,
+            options=live.attach,
             sample=job.sample,
             now_ns=self.clock.now_ns(),
             replaces=job.replaces or None,
             is_revision=job.carriers > 0,
-            cost_usd=setup.guarded.evaluator.cost_usd(evaluation),
+            cost_usd=live.guarded.evaluator.cost_usd(evaluation),
         )
-        options = setup.live.attach
-        span = build(options=options)
         await self._end(
             job,
             outcome,
@@ -297,11 +278,9 @@ class EvaluateStage:
             carrier=span,
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
-            index=setup.live.config.index,
+            index=live.config.index,
             record=record,
-            turn=kept_turn(job, record, evaluation, span)
-            if setup.live.config.sessions.enabled and span
-            else None,
+            turn=kept_turn(job, record, evaluation, span) if live.config.sessions.enabled and span else None,
         )
 
     async def _end(
@@ -340,7 +319,7 @@ class EvaluateStage:
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))
-        metrics = self.live.now.shared_evaluator.guarded.evaluator.metrics
+        metrics = self.live.now.guarded.evaluator.metrics
         self.coverage.note(outcome, evaluation, metrics)
         if summary and is_on_span is not None:
             self._tell(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
@@ -659,51 +638,42 @@ def _sets_off(follow_ups: FollowUps, job: Job, evaluation: Evaluation) -> bool:
     return is_new and follow_ups.policy.is_low(evaluation)
 
 
+@dataclass(slots=True, kw_only=True)
 class WorkerPool:
     """Gives due answers to free workers, with one query to the store for all of them."""
 
-    def __init__(
-        self,
-        *,
-        most: Callable[[], int],
-        take: Callable[[int], Awaitable[Sequence[Job]]],
-        judge: Callable[[Job], Awaitable[None]],
-        workers: asyncio.TaskGroup,
-        wake: asyncio.Event,
-        counters: Counters,
-    ) -> None:
-        """Judge at most so many answers at once, which may change."""
-        self._most = most
-        self._busy = 0
-        self._has_more = False
-        """Whether answers may be due that no worker was free for."""
-        self._take = take
-        self._judge = judge
-        self._workers = workers
-        self._wake = wake
-        """Set when there are new answers to judge, or when a worker becomes free."""
-        self._counters = counters
+    most: Callable[[], int]
+    """Returns how many answers may be judged at once, which may change."""
+    take: Callable[[int], Awaitable[Sequence[Job]]]
+    judge: Callable[[Job], Awaitable[None]]
+    workers: asyncio.TaskGroup
+    wake: asyncio.Event
+    """Set when there are new answers to judge, or when a worker becomes free."""
+    counters: Counters
+    _busy: int = 0
+    _has_more: bool = False
+    """Whether answers may be due that no worker was free for."""
 
     async def step(self) -> bool:
         """Take as many answers as workers are free; say whether more may be taken at once."""
-        free = max(0, self._most() - self._busy)
+        free = max(0, self.most() - self._busy)
         self._busy += free
         jobs: Sequence[Job] = ()
         try:
-            jobs = await self._take(free) if free else ()
+            jobs = await self.take(free) if free else ()
         finally:
             self._busy -= free - len(jobs)
         for job in jobs:
-            self._workers.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
+            self.workers.create_task(self._work(job), name=f"evaluate-{job.trace_id}-{job.span_id}")
         self._has_more = len(jobs) == free
-        return self._has_more and self._busy < self._most()
+        return self._has_more and self._busy < self.most()
 
     async def _work(self, job: Job) -> None:
         try:
-            await self._judge(job)
+            await self.judge(job)
         except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
-            report_stage_error(exc, stage="evaluate", counters=self._counters)
+            report_stage_error(exc, stage="evaluate", counters=self.counters)
         finally:
             self._busy -= 1
             if self._has_more or job.crashes:  # a suspect is judged alone: the next may have waited for it
-                self._wake.set()
+                self.wake.set()

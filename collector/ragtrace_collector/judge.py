@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
-
-from pydantic import SecretStr
 
 from ragtrace.budget import (
     Budget,
@@ -55,7 +53,12 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
         judge=judge,
         second=_sibling(judge, config.judge.second) if config.judge.second else None,
         embedder=judge.sibling(config.judge.embedder) if config.judge.embedder else None,
-        verify=_verify(config.judge),
+        verify=VerifySpec(
+            form=config.judge.verify,
+            second_look=config.judge.second_look,
+            canary_rate=config.judge.sentinel_rate,
+            claims_per_call=config.judge.batch_size,
+        ),
         calibration=config.judge.calibration,
         cards=config.judge.card,
         require_card=config.judge.require_card,
@@ -73,7 +76,7 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         api_key_env=config.api_key_env,
         api_key=config.api_key.get_secret_value() if config.api_key else None,
         tls=config.tls.opened() if config.tls else None,
-        headers=_plain(config.headers),
+        headers={name: value.get_secret_value() for name, value in config.headers.items()},
         extra_body=config.extra_body,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
@@ -84,15 +87,6 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
 def _sibling(judge: JudgeSpec, config: SecondJudgeConfig) -> JudgeSpec:
     own = {"api_key_env": config.api_key_env} if config.api_key_env else {}
     return judge.sibling(config.use, base_url=config.base_url, **own)
-
-
-def _verify(config: JudgeConfig) -> VerifySpec:
-    return VerifySpec(
-        form=config.verify,
-        second_look=config.second_look,
-        canary_rate=config.sentinel_rate,
-        claims_per_call=config.batch_size,
-    )
 
 
 def _metric(config: MetricConfig) -> MetricSpec:
@@ -107,10 +101,6 @@ def _metric(config: MetricConfig) -> MetricSpec:
         if config.criterion is None
         else {**config.options, "criterion": config.criterion},
     )
-
-
-def _plain(headers: Mapping[str, SecretStr]) -> Mapping[str, str]:
-    return {name: value.get_secret_value() for name, value in headers.items()}
 
 
 _WAIT_S: Final = Backoff().max_retry_after_s
@@ -564,9 +554,14 @@ class Live:
         )
 
     @property
+    def guarded(self) -> GuardedEvaluator:
+        """The evaluator, and whether it may be asked."""
+        return self.shared_evaluator.guarded
+
+    @property
     def is_judge_unavailable(self) -> bool:
         """Whether no judge may be asked now."""
-        return self.shared_evaluator.guarded.closed() is not None
+        return self.guarded.closed() is not None
 
 
 class LiveConfig:
@@ -574,11 +569,6 @@ class LiveConfig:
 
     def __init__(self, first: Live) -> None:
         self.now = first
-
-    def exchange(self, live: Live) -> Live:
-        """Make another snapshot the current one, and return the one before."""
-        before, self.now = self.now, live
-        return before
 
 
 def attach_options_of(config: CollectorConfig) -> AttachOptions:

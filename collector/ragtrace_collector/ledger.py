@@ -86,146 +86,146 @@ class OutcomeDescription(NamedTuple):
 
 def meaning_of(state: str, reason: str = "") -> OutcomeDescription:
     """Return the description of a reason, or else of its state."""
-    return MEANINGS.get(f"{state}:{reason}") or MEANINGS[state]
+    return OutcomeDescription(*(_MEANINGS.get(f"{state}:{reason}") or _MEANINGS[state]))
+
+
+def vocabulary() -> Mapping[str, OutcomeDescription]:
+    """Return every state, and every described reason as ``state:reason``, in order."""
+    return {outcome: OutcomeDescription(*told) for outcome, told in _MEANINGS.items()}
 
 
 _CAPTURE: Final = "docs/instrument.md says what to switch on; `ragtrace explain` shows what was read"
 _JUDGE: Final = "run `ragtrace doctor --config FILE`; then judge the gap again with `ragtrace backfill`"
 
-MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
-    "queued": OutcomeDescription(
-        "it waits for a free worker", "if the number grows: raise `judge.max_concurrency`"
+_MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "queued": ("it waits for a free worker", "if the number grows: raise `judge.max_concurrency`"),
+    "leased": ("it is being judged now",),
+    "postponed": ("an attempt failed; it is retried when due", "look at the reason"),
+    "postponed:judge_unavailable": (
+        "the judge could not be reached, or was overloaded",
+        "look at the judge's own health and limits",
     ),
-    "leased": OutcomeDescription("it is being judged now"),
-    "postponed": OutcomeDescription("an attempt failed; it is retried when due", "look at the reason"),
-    "postponed:judge_unavailable": OutcomeDescription(
-        "the judge could not be reached, or was overloaded", "look at the judge's own health and limits"
+    "postponed:judge_timeout": ("the judge did not answer in time", "raise `judge.timeout`"),
+    "postponed:judge_refused": (
+        "key, quota, model or permission: you must fix it",
+        "run `ragtrace doctor --config FILE`",
     ),
-    "postponed:judge_timeout": OutcomeDescription(
-        "the judge did not answer in time", "raise `judge.timeout`"
+    "postponed:evaluation_timeout": (
+        "an attempt took longer than ten times `judge.timeout`",
+        "raise it, or choose a faster judge",
     ),
-    "postponed:judge_refused": OutcomeDescription(
-        "key, quota, model or permission: you must fix it", "run `ragtrace doctor --config FILE`"
+    "postponed:over_budget": (
+        "the budget is spent until its next window",
+        "raise the budget, or lower `sample.ratio`",
     ),
-    "postponed:evaluation_timeout": OutcomeDescription(
-        "an attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
-    ),
-    "postponed:over_budget": OutcomeDescription(
-        "the budget is spent until its next window", "raise the budget, or lower `sample.ratio`"
-    ),
-    "judged": OutcomeDescription("its scores are in the trace, or on their way"),
-    "judged:partly": OutcomeDescription(
+    "judged": ("its scores are in the trace, or on their way",),
+    "judged:partly": (
         "a metric failed on it for good; the others have their scores",
         f"`ragtrace why` names the metric, and the log has the reason; {_JUDGE}",
     ),
-    "sampled_out": OutcomeDescription(
-        "no rule chose it", "if too few are judged: raise `sample.ratio`, or add a rule"
-    ),
-    "filtered": OutcomeDescription("a `drop` rule of `sample.rules` excludes it"),
-    "filtered:evaluation": OutcomeDescription("it belongs to an evaluator: evaluations are never evaluated"),
-    "ineligible": OutcomeDescription("there was nothing to judge"),
-    "ineligible:no_content": OutcomeDescription("the instrumentation did not record the text", _CAPTURE),
-    "ineligible:no_retrieval": OutcomeDescription(
+    "sampled_out": ("no rule chose it", "if too few are judged: raise `sample.ratio`, or add a rule"),
+    "filtered": ("a `drop` rule of `sample.rules` excludes it",),
+    "filtered:evaluation": ("it belongs to an evaluator: evaluations are never evaluated",),
+    "ineligible": ("there was nothing to judge",),
+    "ineligible:no_content": ("the instrumentation did not record the text", _CAPTURE),
+    "ineligible:no_retrieval": (
         "no retrieval was recorded for it, and its prompt has no marked passages",
-        "if it is a RAG call: record its chunks with `@ragtrace.retrieval`; or if the prompt holds them: set "
-        "`extract.context: prompt`",
+        (
+            "if it is a RAG call: record its chunks with `@ragtrace.retrieval`; or if the prompt holds them:"
+            " set `extract.context: prompt`"
+        ),
     ),
-    "ineligible:empty_retrieval": OutcomeDescription(
+    "ineligible:empty_retrieval": (
         "the retrieval found nothing",
         "if there are many: check the retriever, because the application answers without a source",
     ),
-    "ineligible:redacted": OutcomeDescription(
-        "the text was replaced by a redaction mark", "see docs/privacy.md"
+    "ineligible:redacted": ("the text was replaced by a redaction mark", "see docs/privacy.md"),
+    "ineligible:truncated": (
+        "the text was truncated on its way",
+        "raise the SDK's OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     ),
-    "ineligible:truncated": OutcomeDescription(
-        "the text was truncated on its way", "raise the SDK's OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
-    ),
-    "ineligible:incomplete": OutcomeDescription(
+    "ineligible:incomplete": (
         "its reader left, an error ended it, or attributes or spans were dropped",
         "`ragtrace explain` and the page say which; of dropped ones, check limits and samplers on the way",
     ),
-    "ineligible:failed_call": OutcomeDescription("the RAG call ended in an error and has no answer"),
-    "ineligible:refusal": OutcomeDescription("the answer declines to answer"),
-    "ineligible:no_claims": OutcomeDescription("the answer makes no claim that can be checked"),
-    "ineligible:all_unjudged": OutcomeDescription(
-        "the judge decided nothing", "a judge that is a model decides more"
-    ),
-    "ineligible:undecided": OutcomeDescription(
+    "ineligible:failed_call": ("the RAG call ended in an error and has no answer",),
+    "ineligible:refusal": ("the answer declines to answer",),
+    "ineligible:no_claims": ("the answer makes no claim that can be checked",),
+    "ineligible:all_unjudged": ("the judge decided nothing", "a judge that is a model decides more"),
+    "ineligible:undecided": (
         "too few claims were decided to tell pass from fail",
         "a judge that is a model decides more; `evaluate.metrics[].pass_when` says how many it takes",
     ),
-    "ineligible:no_reference": OutcomeDescription(
-        "the metric needs a reference answer", "give one, or drop the metric"
-    ),
-    "ineligible:missing_part": OutcomeDescription("a metric that this one combines has no score"),
-    "ineligible:out_of_range": OutcomeDescription(
-        "the tool whose rule is configured gives a number outside [0, 1]"
-    ),
-    "ineligible:peer_nan": OutcomeDescription("the tool whose rule is configured gives no number here"),
-    "over_budget": OutcomeDescription(
+    "ineligible:no_reference": ("the metric needs a reference answer", "give one, or drop the metric"),
+    "ineligible:missing_part": ("a metric that this one combines has no score",),
+    "ineligible:out_of_range": ("the tool whose rule is configured gives a number outside [0, 1]",),
+    "ineligible:peer_nan": ("the tool whose rule is configured gives no number here",),
+    "over_budget": (
         "the budget was spent",
         "raise the budget or lower `sample.ratio`; `ragtrace backfill` judges it later",
     ),
-    "shed": OutcomeDescription(
-        "there were more answers than could be judged", "raise `judge.max_concurrency` or lower the rate"
+    "shed": (
+        "there were more answers than could be judged",
+        "raise `judge.max_concurrency` or lower the rate",
     ),
-    "shed:rate_limit": OutcomeDescription(
+    "shed:rate_limit": (
         "there were more than `sample.limit` in a minute before the rates were lowered",
         "if there are many: raise the limit, or lower `sample.ratio`",
     ),
-    "failed": OutcomeDescription("every attempt failed; it has no score", "the log has the reason"),
-    "failed:judge_unavailable": OutcomeDescription(
-        "the judge stayed unavailable for all `evaluate.retry_delays`", _JUDGE
+    "failed": ("every attempt failed; it has no score", "the log has the reason"),
+    "failed:judge_unavailable": ("the judge stayed unavailable for all `evaluate.retry_delays`", _JUDGE),
+    "failed:judge_timeout": ("the judge never answered in time", f"raise `judge.timeout`; {_JUDGE}"),
+    "failed:judge_refused": ("key, quota, model or permission", _JUDGE),
+    "failed:judge_unable": (
+        "the judge lacks what the request needs, such as log-probabilities",
+        "set `judge.verify: json`",
     ),
-    "failed:judge_timeout": OutcomeDescription(
-        "the judge never answered in time", f"raise `judge.timeout`; {_JUDGE}"
-    ),
-    "failed:judge_refused": OutcomeDescription("key, quota, model or permission", _JUDGE),
-    "failed:judge_unable": OutcomeDescription(
-        "the judge lacks what the request needs, such as log-probabilities", "set `judge.verify: json`"
-    ),
-    "failed:judge_compromised": OutcomeDescription(
+    "failed:judge_compromised": (
         "the judge got a canary claim wrong, or left it out: none of its verdicts on this record count",
         "set `judge.second`",
     ),
-    "failed:judge_declined": OutcomeDescription(
+    "failed:judge_declined": (
         "the model, or its provider's content filter, refused to judge this answer",
         "set `judge.second`, or choose another model",
     ),
-    "failed:context_cut": OutcomeDescription(
+    "failed:context_cut": (
         "the judge's server cut the prompt: the judge saw less than was sent",
         "serve the model with a larger context (Ollama: `num_ctx`)",
     ),
-    "failed:judge_nonsense": OutcomeDescription(
+    "failed:judge_nonsense": (
         "the judge answered, but not in the form asked for",
         "choose another model; `ragtrace calibrate` tells",
     ),
-    "failed:judge_cut_off": OutcomeDescription(
-        "the judge's reply ended at its token limit", "raise the limit of the model or gateway"
+    "failed:judge_cut_off": (
+        "the judge's reply ended at its token limit",
+        "raise the limit of the model or gateway",
     ),
-    "failed:judge_oversized": OutcomeDescription(
+    "failed:judge_oversized": (
         "the judge's reply is longer than the limit (4 MiB, decompressed)",
         "check which server is at the judge's address",
     ),
-    "failed:judge_error": OutcomeDescription("the judge failed with another error", _JUDGE),
-    "failed:evaluation_timeout": OutcomeDescription(
-        "each attempt took longer than ten times `judge.timeout`", "raise it, or choose a faster judge"
+    "failed:judge_error": ("the judge failed with another error", _JUDGE),
+    "failed:evaluation_timeout": (
+        "each attempt took longer than ten times `judge.timeout`",
+        "raise it, or choose a faster judge",
     ),
-    "failed:poison": OutcomeDescription(
-        "the process crashed each time it judged this answer or read its trace, or reading took more CPU "
-        "time than `assemble.max_cpu`: it was set aside so that the others go on",
+    "failed:poison": (
+        (
+            "the process crashed each time it judged this answer or read its trace, or reading took more CPU"
+            " time than `assemble.max_cpu`: it was set aside so that the others go on"
+        ),
         "check the memory limit, and your own metrics, judges and patterns",
     ),
-    "expired": OutcomeDescription(
-        "its time ran out before it was judged", "check the age of the oldest pending answer"
+    "expired": ("its time ran out before it was judged", "check the age of the oldest pending answer"),
+    "expired:deadline": (
+        "it was not judged within `evaluate.deadline`",
+        "raise `judge.max_concurrency`, or lower the rate",
     ),
-    "expired:deadline": OutcomeDescription(
-        "it was not judged within `evaluate.deadline`", "raise `judge.max_concurrency`, or lower the rate"
+    "expired:retention": (
+        "it was deleted before it was judged",
+        "raise `assemble.linger` or `store.max_bytes`",
     ),
-    "expired:retention": OutcomeDescription(
-        "it was deleted before it was judged", "raise `assemble.linger` or `store.max_bytes`"
-    ),
-    "superseded": OutcomeDescription("late spans moved the answer to another span, which is counted instead"),
+    "superseded": ("late spans moved the answer to another span, which is counted instead",),
 }
 
 

@@ -28,7 +28,6 @@ from ragtrace_collector.store.records import (
     TraceDecided,
     trace_id_of,
 )
-from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
@@ -43,7 +42,6 @@ class SampleStage:
     assembly: Assembly
     quarantine: Quarantine
     live: LiveConfig
-    sampling_store: SamplingState
     counters: Counters
     clock: Clock
     queued: asyncio.Event
@@ -61,9 +59,9 @@ class SampleStage:
     async def recall(self, sampler: Sampler) -> None:
         """Restore in a new sampler the counts and low answers that the store has."""
         now_ns = self.clock.now_ns()
-        windows, low = await self.sampling_store.load(now_ns=now_ns)
+        windows, low = await self.store.sampling.load(now_ns=now_ns)
         sampler.restore(windows, low, now_ns=now_ns)
-        sampler.learn(await self.sampling_store.sums())
+        sampler.learn(await self.store.sampling.sums())
 
     async def step(self, *, everything: bool = False) -> bool:
         """Decide about the traces that are ready now; say whether there were any.
@@ -161,7 +159,7 @@ class SampleStage:
             await self.quarantine.set_aside(trace_id, QuarantineReason.CPU)
             self.assembly.drop(trace_id)
             return
-        known = await self.sampling_store.statuses(trace_id) if records and answers.stored.has_jobs else {}
+        known = await self.store.sampling.statuses(trace_id) if records and answers.stored.has_jobs else {}
         decisions = await self._decide(live.sampler, trace_id, trace, records, known)
         jobs = [
             _job(trace_id, each, record_sha256=digests[each.span_id], live=live)
@@ -207,13 +205,13 @@ class SampleStage:
     ) -> tuple[Decision, ...]:
         suspicions = await _suspicions(records) if sampler.plan.suspicion else {}
         if sampler.roll(self.clock.now_ns()):
-            sampler.learn(await self.sampling_store.sums())
+            sampler.learn(await self.store.sampling.sums())
         decisions = sampler.decide(
             trace, records, known=known, suspicions=suspicions, now_ns=self.clock.now_ns()
         )
         if not (changes := sampler.take_changes()):
             return decisions
-        refused = await self.sampling_store.save(_keyed(changes, trace_id))
+        refused = await self.store.sampling.save(_keyed(changes, trace_id))
         sampler.give_back(refused)
         spans = {place.span_id for place in refused}
         return tuple(

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 from ragtrace.answers.summary import SessionSummary, session_summary_of
@@ -105,19 +104,17 @@ class SessionStage:
 
         findings = await judge_session(turns, ask)
         (last,) = decode(session.turns[-1].place)
-        build = partial(
-            session_span,
+        span = session_span(
             findings,
             session.name,
             last=last,
             now_ns=self.clock.now_ns(),
             supersedes=session.span_id,
+            options=live.attach,
         )
-        span = build(options=live.attach)
         is_new = span.span_id != session.span_id
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
-        is_indexed = is_new
-        summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
+        summary = session_summary_of(span, tenant=session.name.tenant) if is_new else None
         await self._end(session, span_id=span.span_id, items=items, summary=summary)
         self._told(session, findings)
 
@@ -151,7 +148,7 @@ class SessionStage:
         digest = digest_of(turn, earlier)
         if stored.checked is not None and stored.digest == digest:
             return check_of_json(stored.checked)
-        guarded = live.shared_evaluator.guarded
+        guarded = live.guarded
         if not guarded.evaluator.judge.identity.contradicts:
             return None
         closed = guarded.closed()

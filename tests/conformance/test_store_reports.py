@@ -125,14 +125,16 @@ async def test_a_report_says_where_the_newest_carrier_of_an_answer_is(store: Sto
 async def test_a_report_on_an_open_trace_has_its_spans(store: Store) -> None:
     await store.append([part("t1", b"1")], forward={}, now_ns=5, holding=HoldMode.NEW)
     await store.append([part("t1", b"2")], forward={}, now_ns=6, cut=("t1",))
-    trace = (await store.trace_report("t1")).trace
+    report = await store.trace_report("t1")
+    trace = report.trace
     assert trace is not None
-    assert (trace.is_open, trace.is_cut, trace.payloads) == (True, True, (b"1", b"2"))
+    assert (trace.is_open, trace.is_cut, report.payloads) == (True, True, (b"1", b"2"))
     assert (trace.last_arrival_ns, trace.held_since_ns, trace.decided_ns) == (6, 5, None)
     await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=True, now_ns=7)
-    trace = (await store.trace_report("t1")).trace
+    report = await store.trace_report("t1")
+    trace = report.trace
     assert trace is not None
-    assert (trace.is_open, trace.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
+    assert (trace.is_open, report.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
 
 
 async def test_answers_are_reported_longer_than_their_traces(store: Store) -> None:

@@ -89,11 +89,10 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
     from ragtrace.process import SystemClock
     from ragtrace_collector.operations.signals import Signals
     from ragtrace_collector.ui.serving import configured_app, serve_until
-    from ragtrace_collector.web.server import check_page, open_auth
+    from ragtrace_collector.web.server import open_auth
 
     clock = SystemClock()
     config = _configured(place, page)
-    check_page(config)
     auth = open_auth(config, clock)
     signals = Signals(longest_stop_s=10.0)
     with signals.handled():

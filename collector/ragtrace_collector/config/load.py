@@ -28,12 +28,10 @@ from ragtrace.text import in_words
 from ragtrace_collector.config.sections import (
     CollectorConfig,
     MetricConfig,
-    ReceiveConfig,
     SampleConfig,
-    SecondJudgeConfig,
     store_at,
 )
-from ragtrace_collector.config.values import DriftConfig, Section
+from ragtrace_collector.config.values import Section
 from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:
@@ -188,11 +186,13 @@ def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
 
 def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     """Resolve the file's relative paths against its folder, wherever the collector is started."""
-    judge = config.judge
+    judge, receive, anchors = config.judge, config.receive, config.drift.anchors
+    is_file = anchors is not None and anchors != BUILTIN
     found = {
         "use": named_beside(judge.use, folder),
         "screen": judge.screen and named_beside(judge.screen, folder),
-        "second": judge.second and _judge_beside(folder, judge.second),
+        "second": judge.second
+        and judge.second.model_copy(update={"use": named_beside(judge.second.use, folder)}),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "card": tuple(folder / card for card in judge.card),
@@ -202,34 +202,27 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     metrics = tuple(_metric_beside(folder, metric) for metric in config.evaluate.metrics)
     return config.model_copy(
         update={
-            "receive": _receive_beside(folder, config.receive),
+            "receive": receive.model_copy(
+                update={
+                    "tls": _paths_beside(folder, receive.tls),
+                    "tokens_file": receive.tokens_file and folder / receive.tokens_file,
+                }
+            ),
             "export": tuple(
                 each.model_copy(update={"tls": _paths_beside(folder, each.tls)}) for each in config.export
             ),
             "judge": judge.model_copy(update=found),
-            "drift": _drift_beside(folder, config.drift),
+            "drift": config.drift.model_copy(
+                update={"anchors": str(folder / str(anchors)) if is_file else anchors}
+            ),
             "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
         }
     )
 
 
-def _drift_beside(folder: Path, drift: DriftConfig) -> DriftConfig:
-    is_file = drift.anchors is not None and drift.anchors != BUILTIN
-    return drift.model_copy(update={"anchors": str(folder / str(drift.anchors))}) if is_file else drift
-
-
-def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
-    tokens_file = receive.tokens_file and folder / receive.tokens_file
-    return receive.model_copy(update={"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file})
-
-
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
     """Resolve the files of a section that holds only paths."""
     return tls and tls.model_copy(update={name: path and folder / path for name, path in tls})
-
-
-def _judge_beside(folder: Path, judge: SecondJudgeConfig) -> SecondJudgeConfig:
-    return judge.model_copy(update={"use": named_beside(judge.use, folder)})
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:

@@ -68,9 +68,9 @@ class Instrument(NamedTuple):
     """One metric. Units are UCUM codes, as in OpenTelemetry."""
 
     name: str
-    kind: InstrumentKind
-    unit: str
     description: str
+    kind: InstrumentKind = InstrumentKind.GAUGE
+    unit: str = ""
 
 
 class Measurement(NamedTuple):
@@ -135,161 +135,75 @@ def counter_name(counted: Counts) -> str:
 
 
 METRICS: Final = (
-    *(Instrument(counter_name(counted), InstrumentKind.COUNTER, "", counted.meaning) for counted in Counts),
-    Instrument(
-        "ragtrace.answers.seen", InstrumentKind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"
-    ),
-    Instrument("ragtrace.answers", InstrumentKind.GAUGE, "", "RAG answers by state and reason"),
-    Instrument(
-        "ragtrace.answers.superseded",
-        InstrumentKind.GAUGE,
-        "",
-        "answers that late spans moved to another span",
-    ),
-    Instrument(
-        "ragtrace.evaluation.judged",
-        InstrumentKind.GAUGE,
-        "",
-        "answers of the last ten minutes with a score, by metric",
-    ),
+    *(Instrument(counter_name(counted), counted.meaning, InstrumentKind.COUNTER) for counted in Counts),
+    Instrument("ragtrace.answers.seen", "RAG answers seen: the sum of ragtrace.answers"),
+    Instrument("ragtrace.answers", "RAG answers by state and reason"),
+    Instrument("ragtrace.answers.superseded", "answers that late spans moved to another span"),
+    Instrument("ragtrace.evaluation.judged", "answers of the last ten minutes with a score, by metric"),
     Instrument(
         "ragtrace.evaluation.chosen",
-        InstrumentKind.GAUGE,
-        "",
         "answers that were to be judged then, by metric: scored, failed, or waiting after a failed attempt",
     ),
     Instrument(
-        "ragtrace.evaluation.coverage",
-        InstrumentKind.GAUGE,
-        "",
-        "scored share of the chosen answers, by metric; nothing without any",
+        "ragtrace.evaluation.coverage", "scored share of the chosen answers, by metric; nothing without any"
     ),
-    Instrument(
-        "ragtrace.answers.oldest_pending",
-        InstrumentKind.GAUGE,
-        "s",
-        "age of the oldest pending answer",
-    ),
-    Instrument("ragtrace.traces.open", InstrumentKind.GAUGE, "", "traces that more spans may join"),
-    Instrument(
-        "ragtrace.traces.held", InstrumentKind.GAUGE, "", "traces whose own spans wait for their scores"
-    ),
-    Instrument(
-        "ragtrace.traces.poison",
-        InstrumentKind.GAUGE,
-        "",
-        "traces set aside as poison: the log names them",
-    ),
+    Instrument("ragtrace.answers.oldest_pending", "age of the oldest pending answer", unit="s"),
+    Instrument("ragtrace.traces.open", "traces that more spans may join"),
+    Instrument("ragtrace.traces.held", "traces whose own spans wait for their scores"),
+    Instrument("ragtrace.traces.poison", "traces set aside as poison: the log names them"),
     Instrument(
         "ragtrace.traces.unread",
-        InstrumentKind.GAUGE,
-        "",
         "traces with text in which nothing was read, by producer: `ragtrace ledger` proposes a mapping",
     ),
-    Instrument("ragtrace.outbox", InstrumentKind.GAUGE, "", "outbox items by sink and state"),
-    Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "bytes in the store"),
-    Instrument("ragtrace.store.limit", InstrumentKind.GAUGE, "By", "store.max_bytes"),
-    Instrument(
-        "ragtrace.index.rows", InstrumentKind.GAUGE, "", "judged answers in the index, and superseded ones"
-    ),
+    Instrument("ragtrace.outbox", "outbox items by sink and state"),
+    Instrument("ragtrace.store.size", "bytes in the store", unit="By"),
+    Instrument("ragtrace.store.limit", "store.max_bytes", unit="By"),
+    Instrument("ragtrace.index.rows", "judged answers in the index, and superseded ones"),
     Instrument(
         "ragtrace.drift.score",
-        InstrumentKind.GAUGE,
-        "1",
         "mean score of the anchors in the last complete run of the drift check",
+        unit="1",
     ),
     Instrument(
         "ragtrace.drift.agreement",
-        InstrumentKind.GAUGE,
-        "1",
         "share of the anchors' known labels that the last complete run met",
+        unit="1",
     ),
+    Instrument("ragtrace.drift.detected", "1 while the judge is not the one of the baseline"),
     Instrument(
-        "ragtrace.drift.detected",
-        InstrumentKind.GAUGE,
-        "",
-        "1 while the judge is not the one of the baseline",
-    ),
-    Instrument(
-        "ragtrace.drift.runs",
-        InstrumentKind.COUNTER,
-        "",
-        "runs of the drift check since the baseline, by result",
+        "ragtrace.drift.runs", "runs of the drift check since the baseline, by result", InstrumentKind.COUNTER
     ),
     Instrument(
         "ragtrace.judge.model_changes",
-        InstrumentKind.COUNTER,
-        "",
         "models and fingerprints that answered in a judge's name after the first, by requested model",
+        InstrumentKind.COUNTER,
     ),
-    Instrument(
-        "ragtrace.judge.concurrency",
-        InstrumentKind.GAUGE,
-        "",
-        "limit of concurrent requests to a judge",
-    ),
+    Instrument("ragtrace.judge.concurrency", "limit of concurrent requests to a judge"),
     Instrument(
         "ragtrace.judge.usages_doubted",
-        InstrumentKind.COUNTER,
-        "",
         "responses of a judge with an impossible token usage: negative, or more input than was sent",
+        InstrumentKind.COUNTER,
     ),
-    Instrument(
-        "ragtrace.budget.spent",
-        InstrumentKind.GAUGE,
-        "",
-        "spent in this window: calls, tokens, 1e-9 US dollars",
-    ),
-    Instrument(
-        "ragtrace.budget.limit",
-        InstrumentKind.GAUGE,
-        "",
-        "limit of this window, in the same units",
-    ),
-    Instrument(
-        "ragtrace.budget.share_to_sample",
-        InstrumentKind.GAUGE,
-        "",
-        "factor that the budget applies to all sampling rates",
-    ),
+    Instrument("ragtrace.budget.spent", "spent in this window: calls, tokens, 1e-9 US dollars"),
+    Instrument("ragtrace.budget.limit", "limit of this window, in the same units"),
+    Instrument("ragtrace.budget.share_to_sample", "factor that the budget applies to all sampling rates"),
     Instrument(
         "ragtrace.judge.stopped",
-        InstrumentKind.GAUGE,
-        "",
         "1 while nothing is judged, by reason: until a response shows that the judge is back",
     ),
-    Instrument(
-        "ragtrace.kafka.connected",
-        InstrumentKind.GAUGE,
-        "",
-        "1 while the topics of receive.kafka can be read",
-    ),
-    Instrument(
-        "ragtrace.kafka.partitions", InstrumentKind.GAUGE, "", "partitions that the group gave this collector"
-    ),
-    Instrument(
-        "ragtrace.kafka.lag",
-        InstrumentKind.GAUGE,
-        "",
-        "messages of each of these partitions that are not committed",
-    ),
+    Instrument("ragtrace.kafka.connected", "1 while the topics of receive.kafka can be read"),
+    Instrument("ragtrace.kafka.partitions", "partitions that the group gave this collector"),
+    Instrument("ragtrace.kafka.lag", "messages of each of these partitions that are not committed"),
     Instrument(
         "ragtrace.dead_letters",
-        InstrumentKind.GAUGE,
-        "",
         "messages of topics that could not be used, by reason, since the store was made",
     ),
-    Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz reports ready"),
-    Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks in the event loop"),
-    Instrument("ragtrace.collector.loop_lag", InstrumentKind.GAUGE, "s", "how late the event loop last woke"),
+    Instrument("ragtrace.collector.ready", "1 while /readyz reports ready"),
+    Instrument("ragtrace.collector.tasks", "tasks in the event loop"),
+    Instrument("ragtrace.collector.loop_lag", "how late the event loop last woke", unit="s"),
+    Instrument("ragtrace.collector.config", "1, with the digest of the live configuration"),
     Instrument(
-        "ragtrace.collector.config",
-        InstrumentKind.GAUGE,
-        "",
-        "1, with the digest of the live configuration",
-    ),
-    Instrument(
-        "ragtrace.collector.reloads", InstrumentKind.COUNTER, "", "configuration reloads on SIGHUP, by result"
+        "ragtrace.collector.reloads", "configuration reloads on SIGHUP, by result", InstrumentKind.COUNTER
     ),
 )
 

@@ -88,7 +88,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
-        return self.live.now.shared_evaluator.guarded.stopped()
+        return self.live.now.guarded.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return the status page: the state, the ledger, and the counters since the start.
@@ -157,7 +157,7 @@ class Vitals:
 
     def _covered(self, ledger: Ledger) -> Readings:
         waiting = ledger.by(lambda account: account.state).get(State.POSTPONED, 0)
-        metrics = self.live.now.shared_evaluator.guarded.evaluator.metrics
+        metrics = self.live.now.guarded.evaluator.metrics
         found = {
             name: covered
             for name, covered in self.coverage.by_metric(metrics, waiting=waiting).items()
@@ -182,16 +182,16 @@ class Vitals:
             yield Measurement(int(state == why), {"why": why})
 
     def _guards(self) -> tuple[JudgeGuard, ...]:
-        guards = self.live.now.shared_evaluator.guarded.guards
+        guards = self.live.now.guarded.guards
         return tuple(guards.by_name.values()) if guards else ()
 
     def _shares(self) -> Iterator[Measurement]:
-        guards = self.live.now.shared_evaluator.guarded.guards
+        guards = self.live.now.guarded.guards
         if guards is not None and guards.budget_guard is not None:
             yield Measurement(guards.budget_guard.share_to_sample)
 
     async def _left(self) -> tuple[LimitUsage, ...]:
-        guards = self.live.now.shared_evaluator.guarded.guards
+        guards = self.live.now.guarded.guards
         return await guards.left() if guards else ()
 
     def _named(self, reading: Measurement) -> Measurement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from ragtrace.answers.carrier import read_carrier
@@ -20,7 +20,14 @@ from ragtrace_collector.ledger import AnswerStatus
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.ledger import Reports
 from ragtrace_collector.store.reader import StoreReader
-from ragtrace_collector.store.records import BEHIND_ID, StoredTrace, tenant_of, trace_id_of, trace_key
+from ragtrace_collector.store.records import (
+    BEHIND_ID,
+    StoredTrace,
+    TraceReport,
+    tenant_of,
+    trace_id_of,
+    trace_key,
+)
 from ragtrace_collector.store.store import Store
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -40,23 +47,9 @@ class OpenSpans:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceState:
-    """A trace in the store."""
+class TraceState(StoredTrace):
+    """A trace in the store, and what it waits for."""
 
-    last_arrival_ns: int
-    """Unix time in nanoseconds, like all times here."""
-    is_open: bool
-    """Whether it waits for a decision, for the first time or because spans joined it."""
-    decided_ns: int | None
-    """When its last decision was made."""
-    is_cut: bool
-    """Whether spans were dropped because there were too many."""
-    poison: str
-    """Why it was set aside: ``crashes`` of the process, or ``cpu``. Empty if it was not."""
-    crashes: int
-    """How many processes crashed while they read it."""
-    held_since_ns: int | None
-    """When its own spans were held back to wait for their scores; None if they are not."""
     open_spans: OpenSpans | None = None
     """None if it is not open, or its spans cannot be decrypted."""
     ready_ns: int | None = None
@@ -169,7 +162,7 @@ async def look_up(
     status = TraceStatus(
         trace_id=trace_id,
         now_ns=now_ns,
-        trace=_state_of(report.trace) if report.trace else None,
+        trace=TraceState(**asdict(report.trace), open_spans=_open_spans(report)) if report.trace else None,
         answers=report.answers,
         evaluations=evaluations,
         content_fault=content_fault,
@@ -262,25 +255,12 @@ async def _whole_key(store: Store | Reports, wanted: str, tenant: str | None) ->
     raise InputError(f"{what}: {', '.join(named[:_MOST_NAMED])}{more}")
 
 
-def _state_of(trace: StoredTrace) -> TraceState:
-    return TraceState(
-        last_arrival_ns=trace.last_arrival_ns,
-        is_open=trace.is_open,
-        decided_ns=trace.decided_ns,
-        is_cut=trace.is_cut,
-        held_since_ns=trace.held_since_ns,
-        poison=trace.poison,
-        crashes=trace.crashes,
-        open_spans=_open_spans(trace.payloads) if trace.is_open else None,
-    )
-
-
-def _open_spans(payloads: tuple[bytes, ...] | None) -> OpenSpans | None:
-    if payloads is None:
+def _open_spans(report: TraceReport) -> OpenSpans | None:
+    if report.trace is None or not report.trace.is_open or report.payloads is None:
         return None
     trace = OpenTrace(last_arrival_ns=0)
     try:
-        for payload in payloads:
+        for payload in report.payloads:
             trace.add(_refs(payload), 0)
     except CodecError:  # encrypted, and no key is configured
         return None

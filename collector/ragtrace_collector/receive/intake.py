@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -245,37 +245,24 @@ _LARGE_AT_ONCE: Final = 2
 _SMALL_LOGS_BYTES: Final = 64 << 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     """Accepts export requests into a store. When ``accept`` returns, what must be kept is durable."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        assembly: Assembly,
-        live: LiveConfig,
-        forward_to: tuple[str, ...],
-        forward_logs_to: tuple[str, ...],
-        counters: Counters,
-        clock: Clock,
-        received: asyncio.Event,
-        room: RequestMemory,
-        holding: Callable[[], HoldMode],
-    ) -> None:
-        self.room = room
-        self._store = store
-        self._assembly = assembly
-        self._live = live
-        self._forward_to = forward_to
-        self._forward_logs_to = forward_logs_to
-        self._counters = counters
-        self._clock = clock
-        self._received = received
-        """Set when there is something new to forward."""
-        self._holding = holding
-        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        self._under_way: set[asyncio.Task[Any]] = set()
-        """Accepted requests, also those whose sender has gone."""
+    store: Store
+    assembly: Assembly
+    live: LiveConfig
+    forward_to: tuple[str, ...]
+    forward_logs_to: tuple[str, ...]
+    counters: Counters
+    clock: Clock
+    received: asyncio.Event
+    """Set when there is something new to forward."""
+    room: RequestMemory
+    holding: Callable[[], HoldMode]
+    _large: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, _LARGE_AT_ONCE))
+    _under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Accepted requests, also those whose sender has gone."""
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: TokenSender | None = None) -> Receipt:
         """Keep the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
@@ -298,15 +285,15 @@ class Intake:
             left_out.update(unwanted)
             keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
         except CodecError:
-            self._counters.add(Counts.REQUESTS_INVALID)
+            self.counters.add(Counts.REQUESTS_INVALID)
             raise
         await self._commit(keep)
         if sender is not None:
             sender.charge(spans=parsed.spans_cut + split.spans, bytes=len(body))
         left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
         taken = parsed.spans_cut + split.spans + own
-        self._counters.add_request(spans=taken + split.rejected, left_out=left_out)
-        self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
+        self.counters.add_request(spans=taken + split.rejected, left_out=left_out)
+        self.counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
         return Receipt(spans=taken, rejected=split.rejected, reason=_reason(split, parsed))
 
     async def accept_logs(
@@ -326,29 +313,29 @@ class Intake:
             if sender is not None:
                 inbound = inbound.of_tenant(sender.tenant)
                 stamp_tenant(records.originals, sender.tenant)
-            if self._forward_logs_to and records.kept + records.others > records.own:
+            if self.forward_logs_to and records.kept + records.others > records.own:
                 inbound = replace(inbound, logs=records.originals.SerializeToString())
             split, left_out = self._split(inbound)
             keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
         except CodecError:
-            self._counters.add(Counts.REQUESTS_INVALID)
+            self.counters.add(Counts.REQUESTS_INVALID)
             raise
         await self._commit(keep)
         if sender is not None:
             sender.charge(spans=records.kept, bytes=len(body))
-        refused = records.own if self._forward_logs_to else records.others
-        forwarded = records.kept + records.others - records.own if self._forward_logs_to else 0
-        self._counters.add(Counts.LOG_RECORDS, records.kept)
-        self._counters.add(Counts.LOG_RECORDS_OTHER, refused)
-        self._counters.add(Counts.LOG_RECORDS_FORWARDED, forwarded)
-        self._counters.add(Counts.TEXTS_REPAIRED, records.texts_repaired)
+        refused = records.own if self.forward_logs_to else records.others
+        forwarded = records.kept + records.others - records.own if self.forward_logs_to else 0
+        self.counters.add(Counts.LOG_RECORDS, records.kept)
+        self.counters.add(Counts.LOG_RECORDS_OTHER, refused)
+        self.counters.add(Counts.LOG_RECORDS_FORWARDED, forwarded)
+        self.counters.add(Counts.TEXTS_REPAIRED, records.texts_repaired)
         return Receipt(rejected=refused, reason=_logs_reason(records, refused))
 
     async def _commit(self, keep: Callable[[], Awaitable[None]]) -> None:
         try:
             await keep()
         except Exception as exc:
-            self._counters.add(Counts.REQUESTS_PUT_OFF)
+            self.counters.add(Counts.REQUESTS_PUT_OFF)
             if isinstance(exc, StoreUnavailable):
                 raise
             log.exception("a request could not be kept", extra=event("request_failed"))
@@ -363,12 +350,12 @@ class Intake:
     def _split(self, inbound: Inbound) -> tuple[SplitRequest, Counter[Counts]]:
         """Split a request by trace, without traces that are sampled out; count their spans."""
         unwanted: Counter[Counts] = Counter()
-        is_wanted = partial(self._is_wanted, self._live.now.sampler, unwanted)
+        is_wanted = partial(self._is_wanted, self.live.now.sampler, unwanted)
         return split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body), unwanted
 
     def _kept(self, split: SplitRequest, body: bytes) -> Iterable[bytes]:
         """Return the bytes of what is kept or forwarded: nothing else needs a close look."""
-        return (body,) if self._forward_to else (part.payload for part in split.slices)
+        return (body,) if self.forward_to else (part.payload for part in split.slices)
 
     def _prepared(
         self,
@@ -421,8 +408,8 @@ class Intake:
         """Parse a request; count in ``left_out`` the spans that were sampled out before."""
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
             unwanted: Counter[Counts] = Counter()
-            sampler = self._live.now.sampler
-            needs_all = bool(self._forward_to) or sampler.may_keep_all
+            sampler = self.live.now.sampler
+            needs_all = bool(self.forward_to) or sampler.may_keep_all
             wanted = None if needs_all else partial(self._is_wanted, sampler, unwanted)
             with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
                 parsed = read_request(body, encoding=encoding, repair=False, wanted=wanted)
@@ -433,7 +420,7 @@ class Intake:
 
     def _without_repeats(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
         """Remove the slices that the store already has: a sender or a loop sent them twice."""
-        again = [part for part in split.slices if self._assembly.has_all(part.trace_id, part.spans)]
+        again = [part for part in split.slices if self.assembly.has_all(part.trace_id, part.spans)]
         return _without(split, again), again
 
     def _within_limit(
@@ -448,31 +435,31 @@ class Intake:
             part
             for part in split.slices
             if trace_id_of(part.trace_id) in oversized
-            or not self._assembly.has_room(part.trace_id, part.spans)
+            or not self.assembly.has_room(part.trace_id, part.spans)
         ]
         return _without(split, cut), cut
 
     async def _keep(self, split: SplitRequest, inbound: Inbound, *, cut: Sequence[str]) -> None:
-        holding = self._holding()
+        holding = self.holding()
         forward = self._forwarded(split, inbound, holding)
         if not split.slices and not cut and not forward:
             return
-        now_ns = self._clock.now_ns()
-        reopened = await self._store.append(
+        now_ns = self.clock.now_ns()
+        reopened = await self.store.append(
             split.slices, forward=forward, now_ns=now_ns, holding=holding, cut=cut
         )
-        if self._forward_to or forward:
-            self._received.set()
+        if self.forward_to or forward:
+            self.received.set()
         for part in split.slices:
-            self._assembly.add(part.trace_id, part.spans, reopened=part.trace_id in reopened)
+            self.assembly.add(part.trace_id, part.spans, reopened=part.trace_id in reopened)
 
     def _forwarded(self, split: SplitRequest, inbound: Inbound, holding: HoldMode) -> Mapping[str, bytes]:
         """Return what is forwarded now, by sink. In hold mode, the store forwards the spans that it keeps."""
         if inbound.logs is not None:
-            return dict.fromkeys(self._forward_logs_to, inbound.logs) if inbound.logs else {}
+            return dict.fromkeys(self.forward_logs_to, inbound.logs) if inbound.logs else {}
         kept_back = split.slices if holding is not HoldMode.OFF else ()
-        originals = inbound.without(kept_back).to_bytes() if self._forward_to else b""
-        return dict.fromkeys(self._forward_to, originals) if originals else {}
+        originals = inbound.without(kept_back).to_bytes() if self.forward_to else b""
+        return dict.fromkeys(self.forward_to, originals) if originals else {}
 
 
 def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
@@ -725,35 +712,28 @@ def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body:
     if any(_claims(part.resource.attributes) != wanted for part in request.resource_spans):
         return True
     may_be_on_spans = body is None or _NAME in body
-    return may_be_on_spans and any(map(_claims, _of_spans(request)))
+    return may_be_on_spans and any(_claims(span.attributes) for span in _spans(request))
 
 
 def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, tenant: str | None) -> None:
     """Write the tenant on every resource, instead of any tenant that the sender named."""
     if isinstance(request, ExportLogsServiceRequest):
-        resources, members = [each.resource for each in request.resource_logs], _of_records(request)
+        resources = [each.resource for each in request.resource_logs]
+        members = (
+            record.attributes
+            for resource_logs in request.resource_logs
+            for scope_logs in resource_logs.scope_logs
+            for record in scope_logs.log_records
+        )
     else:
-        resources, members = [each.resource for each in request.resource_spans], _of_spans(request)
+        resources = [each.resource for each in request.resource_spans]
+        members = (span.attributes for span in _spans(request))
     for resource in resources:
         _disown(resource.attributes)
         if tenant is not None:
             resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
     for attributes in members:
         _disown(attributes)
-
-
-def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                yield span.attributes
-
-
-def _of_records(request: ExportLogsServiceRequest) -> Iterator[_Attributes]:
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            for record in scope_logs.log_records:
-                yield record.attributes
 
 
 def _claims(attributes: _Attributes) -> list[str]:

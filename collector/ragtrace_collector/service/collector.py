@@ -42,10 +42,10 @@ from ragtrace_collector.service.page import UiService
 from ragtrace_collector.service.pipeline import (
     Role,
     SharedParts,
-    StageParts,
     StorePipeline,
     assemble_policy_of,
     forward_logs_to,
+    pipeline_over,
     release_to,
     sampler_of,
 )
@@ -343,15 +343,8 @@ async def open_collector(
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         live = LiveConfig(await _open_live(config, role, clock, store.budget))
         stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
-        pipeline = StageParts(
-            shared=shared,
-            live=live,
-            role=role,
-            store=store,
-            clock=clock,
-            calendar=calendar,
-            assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
-        ).pipeline()
+        assembly = Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns)
+        pipeline = pipeline_over(store, shared, live, role, assembly=assembly, clock=clock, calendar=calendar)
         kafka = open_kafka(
             config,
             intake=pipeline.intake,

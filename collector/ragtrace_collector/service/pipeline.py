@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble import AnswerReader, AssemblePolicy, Assembly, Quarantine, Sweeper
 from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, JudgeConfig, SampleConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
+from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate import EvaluateStage, LowScoreWatch, WorkerPool
 from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
@@ -103,7 +103,7 @@ class StorePipeline:
         return partial(self._follow, live)
 
     def _follow(self, live: Live) -> None:
-        self.configuration.exchange(live)
+        self.configuration.now = live
         self.assembly.follow(assemble_policy_of(live.config))
 
     async def recover(self) -> None:
@@ -172,7 +172,7 @@ class StorePipeline:
 
     async def _throttle(self) -> bool:
         """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
-        guards = self.live.shared_evaluator.guarded.guards
+        guards = self.live.guarded.guards
         if (
             guards is not None
             and guards.budget_guard is not None
@@ -262,131 +262,88 @@ class SharedParts:
     """What verdicts add up to, if the metrics tell it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageParts:
-    """What the stages over one store share, and how each is built from it."""
-
-    shared: SharedParts
-    live: LiveConfig
-    role: Role
-    store: Store
-    assembly: Assembly
-    clock: Clock
-    calendar: Clock
-    queued: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is something to judge."""
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is something to deliver."""
-
-    @property
-    def config(self) -> CollectorConfig:
-        return self.live.now.config
-
-    @property
-    def holds(self) -> bool:
-        return self.config.attach.mode == "hold"
-
-    def pipeline(self) -> StorePipeline:
-        """Wire the stages together."""
-        holder = self._holder()
-        reader = AnswerReader(store=self.store, counters=self.shared.counters)
-        return StorePipeline(
-            configuration=self.live,
-            role=self.role,
-            store=self.store,
-            assembly=self.assembly,
-            counters=self.shared.counters,
-            clock=self.clock,
-            calendar=self.calendar,
-            intake=self._intake(holder),
-            holder=holder,
-            sample_stage=self._sample_stage(reader),
-            sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.shared.counters),
-            evaluator=self._evaluator(reader),
-            deliverers=tuple(self._deliverers()),
-            drift=DriftStage(live=self.live, store=self.store, clock=self.clock),
-            sessions=self._sessions(),
-        )
-
-    def _holder(self) -> HoldStage:
-        timeout_ns = nanoseconds(self.config.attach.hold_timeout)
-        return HoldStage(
-            store=self.store,
-            limits=HoldLimits(timeout_ns=timeout_ns, most_bytes=self.config.store.max_bytes // 8),
-            is_judge_away=lambda: self.live.now.is_judge_unavailable,
-            counters=self.shared.counters,
-            clock=self.clock,
-            released=self.done,
-        )
-
-    def _intake(self, holder: HoldStage) -> Intake:
-        return Intake(
-            store=self.store,
-            assembly=self.assembly,
-            live=self.live,
-            forward_to=forward_to(self.config),
-            forward_logs_to=tuple(self.shared.log_sinks),
-            counters=self.shared.counters,
-            clock=self.clock,
-            received=self.done,
-            room=self.shared.room,
-            holding=holder.holding if self.holds else lambda: HoldMode.OFF,
-        )
-
-    def _sample_stage(self, reader: AnswerReader) -> SampleStage:
-        return SampleStage(
-            store=self.store,
+def pipeline_over(
+    store: Store,
+    shared: SharedParts,
+    live: LiveConfig,
+    role: Role,
+    *,
+    assembly: Assembly,
+    clock: Clock,
+    calendar: Clock,
+) -> StorePipeline:
+    """Build the stages over one store, and wire them together."""
+    config, counters, sinks = live.now.config, shared.counters, tuple(shared.sinks)
+    queued, done = asyncio.Event(), asyncio.Event()  # there is something to judge; to deliver
+    holds = config.attach.mode == "hold"
+    holder = HoldStage(
+        store=store,
+        timeout_ns=nanoseconds(config.attach.hold_timeout),
+        most_bytes=config.store.max_bytes // 8,
+        is_judge_away=lambda: live.now.is_judge_unavailable,
+        counters=counters,
+        clock=clock,
+        released=done,
+    )
+    reader = AnswerReader(store=store, counters=counters)
+    return StorePipeline(
+        configuration=live,
+        role=role,
+        store=store,
+        assembly=assembly,
+        counters=counters,
+        clock=clock,
+        calendar=calendar,
+        intake=Intake(
+            store=store,
+            assembly=assembly,
+            live=live,
+            forward_to=forward_to(config),
+            forward_logs_to=tuple(shared.log_sinks),
+            counters=counters,
+            clock=clock,
+            received=done,
+            room=shared.room,
+            holding=holder.holding if holds else lambda: HoldMode.OFF,
+        ),
+        holder=holder,
+        sample_stage=SampleStage(
+            store=store,
             reader=reader,
-            assembly=self.assembly,
-            quarantine=Quarantine(store=self.store, counters=self.shared.counters, clock=self.clock),
-            live=self.live,
-            sampling_store=self.store.sampling,
-            counters=self.shared.counters,
-            clock=self.clock,
-            queued=self.queued,
-            tracer=self.shared.tracer,
-        )
-
-    def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
-        watch = LowScoreWatch(sampling_store=self.store.sampling, counters=self.shared.counters)
-        return EvaluateStage(
-            store=self.store,
+            assembly=assembly,
+            quarantine=Quarantine(store=store, counters=counters, clock=clock),
+            live=live,
+            counters=counters,
+            clock=clock,
+            queued=queued,
+            tracer=shared.tracer,
+        ),
+        sweeper=Sweeper(store=store, assembly=assembly, counters=counters),
+        evaluator=EvaluateStage(
+            store=store,
             reader=reader,
-            live=self.live,
-            watch=watch,
-            sinks=tuple(self.shared.sinks),
+            live=live,
+            watch=LowScoreWatch(sampling_store=store.sampling, counters=counters),
+            sinks=sinks,
             openinference_sinks=frozenset(
-                export.endpoint for export in self.config.export if export.reads_openinference
+                export.endpoint for export in config.export if export.reads_openinference
             ),
-            counters=self.shared.counters,
-            coverage=self.shared.coverage,
-            scores=self.shared.scores,
-            logs_verdicts=self.config.telemetry.verdict_log,
-            clock=self.clock,
-            done=self.done,
-            tracer=self.shared.tracer,
-            holds=self.holds,
-        )
-
-    def _sessions(self) -> SessionStage:
-        return SessionStage(
-            store=self.store,
-            live=self.live,
-            sinks=tuple(self.shared.sinks),
-            counters=self.shared.counters,
-            clock=self.clock,
-            done=self.done,
-        )
-
-    def _deliverers(self) -> Iterator[DeliverStage]:
-        for endpoint, sink in (*self.shared.sinks.items(), *self.shared.log_sinks.items()):
-            yield DeliverStage(
-                store=self.store,
-                sink=sink,
-                endpoint=endpoint,
-                counters=self.shared.counters,
-                clock=self.clock,
-            )
+            counters=counters,
+            coverage=shared.coverage,
+            scores=shared.scores,
+            logs_verdicts=config.telemetry.verdict_log,
+            clock=clock,
+            done=done,
+            tracer=shared.tracer,
+            holds=holds,
+        ),
+        deliverers=tuple(
+            DeliverStage(store=store, sink=sink, endpoint=endpoint, counters=counters, clock=clock)
+            for endpoint, sink in (*shared.sinks.items(), *shared.log_sinks.items())
+        ),
+        drift=DriftStage(live=live, store=store, clock=clock),
+        sessions=SessionStage(store=store, live=live, sinks=sinks, counters=counters, clock=clock, done=done),
+    )
 
 
 def forward_to(config: CollectorConfig) -> tuple[str, ...]:

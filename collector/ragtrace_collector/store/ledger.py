@@ -404,29 +404,28 @@ class Reports:
 
     def _report(self, trace_id: str) -> TraceReport:
         with self._database.reading() as db:
-            return TraceReport(trace=_trace(db, trace_id, self._cipher), answers=read_answers(db, trace_id))
-
-
-def _trace(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredTrace | None:
-    row = db.execute(
-        f"SELECT last_arrival_ns, CASE WHEN {UNDECIDED} THEN 1 ELSE 0 END, settled_ns, is_cut,"
-        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
-        " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
-        " FROM trace LEFT JOIN suspect ON suspect.trace_id = trace.trace_id WHERE trace.trace_id = ?",
-        (trace_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    return StoredTrace(
-        last_arrival_ns=row[0],
-        is_open=bool(row[1]),
-        decided_ns=row[2],
-        is_cut=bool(row[3]),
-        held_since_ns=row[4],
-        poison=row[5],
-        crashes=row[6],
-        payloads=_payloads(db, trace_id, cipher) if row[1] else (),
-    )
+            row = db.execute(
+                f"SELECT last_arrival_ns, CASE WHEN {UNDECIDED} THEN 1 ELSE 0 END, settled_ns, is_cut,"
+                " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0),"
+                " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id)"
+                " FROM trace LEFT JOIN suspect ON suspect.trace_id = trace.trace_id WHERE trace.trace_id = ?",
+                (trace_id,),
+            ).fetchone()
+            answers = read_answers(db, trace_id)
+            if row is None:
+                return TraceReport(trace=None, answers=answers)
+            last_arrival_ns, is_open, decided_ns, is_cut, poison, crashes, held_since_ns = row
+            trace = StoredTrace(
+                last_arrival_ns=last_arrival_ns,
+                is_open=bool(is_open),
+                decided_ns=decided_ns,
+                is_cut=bool(is_cut),
+                poison=poison,
+                crashes=crashes,
+                held_since_ns=held_since_ns,
+            )
+            payloads = _payloads(db, trace_id, self._cipher) if is_open else ()
+            return TraceReport(trace=trace, payloads=payloads, answers=answers)
 
 
 def _payloads(db: Db, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:

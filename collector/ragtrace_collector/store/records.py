@@ -269,14 +269,12 @@ class StoredTrace:
     """When its last decision was made."""
     is_cut: bool
     """Whether spans were dropped because there were too many."""
+    poison: str
+    """Why it was set aside: ``crashes`` of the process, or ``cpu``. Empty if it was not."""
+    crashes: int
+    """How many processes crashed while they read it."""
     held_since_ns: int | None
     """When its own spans were held back to wait for their scores; None if they are not."""
-    poison: str = ""
-    """Why it was set aside; empty if it was not."""
-    crashes: int = 0
-    """How many processes crashed while they read it."""
-    payloads: tuple[bytes, ...] | None = ()
-    """Its spans as ``StoredSpans.payloads``, if it is open. None if they cannot be decrypted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +283,8 @@ class TraceReport:
 
     trace: StoredTrace | None
     """None if its spans were deleted, or never came."""
+    payloads: tuple[bytes, ...] | None = ()
+    """Its spans as ``StoredSpans.payloads``, if it is open. None if they cannot be decrypted."""
     answers: tuple[AnswerStatus, ...] = ()
     """In the order in which they were seen. They stay longer than the trace."""
 

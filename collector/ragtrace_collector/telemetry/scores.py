@@ -43,11 +43,11 @@ class ScoreMetric(NamedTuple):
     """One metric. Units are UCUM codes, as in OpenTelemetry."""
 
     name: str
-    kind: ScoreMetricKind
-    unit: str
     description: str
-    attributes: tuple[str, ...]
+    attributes: tuple[str, ...] = ()
     """Besides the dimensions."""
+    unit: str = "1"
+    kind: ScoreMetricKind = ScoreMetricKind.SUM
 
 
 DIMENSIONS: Final = (
@@ -63,68 +63,60 @@ OTHER: Final = "other"
 REASON: Final = "ragtrace.evaluation.reason"
 
 _NAME, _LABEL = semconv.EVALUATION_NAME, semconv.EVALUATION_LABEL
-_HISTOGRAM, _SUM = ScoreMetricKind.HISTOGRAM, ScoreMetricKind.SUM
 
 SCORE: Final = ScoreMetric(
-    "ragtrace.evaluation.score", _HISTOGRAM, "1", "scores of judged answers", (_NAME, _LABEL)
+    "ragtrace.evaluation.score", "scores of judged answers", (_NAME, _LABEL), kind=ScoreMetricKind.HISTOGRAM
 )
 WEIGHTED: Final = ScoreMetric(
     "ragtrace.evaluation.score.weighted",
-    _HISTOGRAM,
-    "1",
     "scores, each counted once for each answer of all traffic that it represents",
     (_NAME, _LABEL),
+    kind=ScoreMetricKind.HISTOGRAM,
 )
 WEIGHT_SQUARED: Final = ScoreMetric(
-    "ragtrace.evaluation.weight.squared", _SUM, "1", "sum of w², w = 1 / sampling probability", (_NAME,)
+    "ragtrace.evaluation.weight.squared", "sum of w², w = 1 / sampling probability", (_NAME,)
 )
 SCORE_PRODUCT: Final = ScoreMetric(
-    "ragtrace.evaluation.score.weighted.product", _SUM, "1", "sum of w² · score", (_NAME,)
+    "ragtrace.evaluation.score.weighted.product", "sum of w² · score", (_NAME,)
 )
 SCORE_SQUARED: Final = ScoreMetric(
-    "ragtrace.evaluation.score.weighted.squared", _SUM, "1", "sum of (w · score)²", (_NAME,)
+    "ragtrace.evaluation.score.weighted.squared", "sum of (w · score)²", (_NAME,)
 )
 PASS_SQUARED: Final = ScoreMetric(
-    "ragtrace.evaluation.pass.weight.squared", _SUM, "1", "sum of w² of the answers that pass", (_NAME,)
+    "ragtrace.evaluation.pass.weight.squared", "sum of w² of the answers that pass", (_NAME,)
 )
 RESULTS: Final = ScoreMetric(
     "ragtrace.evaluation.results",
-    _SUM,
-    "{result}",
     "results of metrics, with those that are no score: skipped and failed ones, by reason",
     (_NAME, _LABEL, REASON),
+    unit="{result}",
 )
 UNWEIGHTED: Final = ScoreMetric(
     "ragtrace.evaluation.unweighted",
-    _SUM,
-    "{result}",
     "scores of unknown sampling probability: no weighted metric has them",
     (_NAME,),
+    unit="{result}",
 )
 CLAIMS: Final = ScoreMetric(
     "ragtrace.evaluation.claims",
-    _SUM,
-    "{claim}",
     "claims of judged answers, each once",
     (semconv.CLAIM_VERDICT,),
+    unit="{claim}",
 )
 QUADRANT: Final = ScoreMetric(
     "ragtrace.evaluation.quadrant",
-    _SUM,
-    "{answer}",
     "answers of all traffic by chunk precision and faithfulness, estimated",
     (semconv.DIAGNOSIS,),
+    unit="{answer}",
 )
-COST: Final = ScoreMetric("ragtrace.evaluation.cost", _SUM, "{USD}", "US dollars spent on the judge", ())
+COST: Final = ScoreMetric("ragtrace.evaluation.cost", "US dollars spent on the judge", unit="{USD}")
 UNPRICED: Final = ScoreMetric(
-    "ragtrace.evaluation.unpriced", _SUM, "{answer}", "judged answers of unknown cost", ()
+    "ragtrace.evaluation.unpriced", "judged answers of unknown cost", unit="{answer}"
 )
 REVISED: Final = ScoreMetric(
     "ragtrace.evaluation.revised",
-    _SUM,
-    "{answer}",
     "evaluations that replace an earlier one: nothing else counts them, so that an answer counts once",
-    (),
+    unit="{answer}",
 )
 SCORE_METRICS: Final = (
     *(SCORE, WEIGHTED, WEIGHT_SQUARED, SCORE_PRODUCT, SCORE_SQUARED, PASS_SQUARED),

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ragtrace.answers.index import AnswerIndex
@@ -180,7 +180,8 @@ async def go_to_next(request: Request) -> Response:
     for _ in range(_MOST_GONE):
         if found is None or not await _is_gone(request, found.key):
             break
-        await _pass_over(reviews, found.key)
+        with suppress(WriteError):  # it is found gone again next time
+            await reviews.pass_over(found.key)
         done.add(found.key)
         found = await next_answer(site.index, queue, pick, done)
     saved = [("saved", _saved(request))] if _saved(request) else []
@@ -250,13 +251,8 @@ async def send_labels(request: Request) -> Response:
     """Send the labels of all reviewed answers, as ``ragtrace calibrate`` reads them."""
     check_parameters(request, *_PARAMETERS)
     rows = await _reviews(request).labels(tenant=own_tenant(request, request.query_params.get("tenant")))
-
-    async def lines() -> AsyncIterator[bytes]:
-        for row in rows:
-            yield row.line.encode("utf-8", "replace")
-
-    return StreamingResponse(
-        lines(),
+    return Response(
+        "".join(row.line for row in rows).encode("utf-8", "replace"),
         media_type="application/x-ndjson",
         headers={"content-disposition": 'attachment; filename="labels.jsonl"'},
     )
@@ -297,18 +293,12 @@ async def _done(reviews: ReviewFile, pick: ReviewPick, tenant: str | None) -> Co
 
 
 async def _is_gone(request: Request, key: AnswerKey) -> bool:
-    try:
-        await open_own(request, key)
-    except (AnswerGone, HTTPException):
-        return True
-    except ReadError:
-        return False  # the answer's page says why, and the queue waits for it
+    with suppress(ReadError):  # the answer's page says why, and the queue waits for it
+        try:
+            await open_own(request, key)
+        except (AnswerGone, HTTPException):
+            return True
     return False
-
-
-async def _pass_over(reviews: ReviewFile, key: AnswerKey) -> None:
-    with suppress(WriteError):  # it is found gone again next time
-        await reviews.pass_over(key)
 
 
 def _skipped(request: Request) -> list[tuple[str, str]]:

@@ -83,9 +83,7 @@ class Certificate:
 
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = (
-            ssl.TLSVersion.TLSv1_2
-        )  # gRPC has the same minimum, and it cannot be set there
+        context.minimum_version = ssl.TLSVersion.TLSv1_2  # gRPC's minimum too, which cannot be set
         self._load_into(context)
         if self._authority is not None:
             context.verify_mode = ssl.CERT_REQUIRED
@@ -97,9 +95,8 @@ class Certificate:
 
     def _load_into(self, context: ssl.SSLContext) -> None:
         try:
-            context.load_cert_chain(
-                self._cert, self._key, password=""
-            )  # without one, OpenSSL asks on the terminal
+            # without a password, OpenSSL asks for one on the terminal
+            context.load_cert_chain(self._cert, self._key, password="")
         except (OSError, ssl.SSLError) as exc:
             raise ConfigError(
                 f"`receive.tls`: {str(self._cert)!r} and {str(self._key)!r} cannot be used ({_why(exc)}): "
@@ -274,7 +271,7 @@ def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
     Raises:
         ConfigError: a file cannot be used, or an address is open to everyone without `insecure`.
     """
-    check_page(config)
+    _check_page(config)
     _check_exposure(config)
     access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
     tls = config.receive.tls
@@ -301,7 +298,7 @@ def _check_exposure(config: CollectorConfig) -> None:
     )
 
 
-def check_page(config: CollectorConfig) -> None:
+def _check_page(config: CollectorConfig) -> None:
     """See that other machines need a token for the page, which shows what people asked.
 
     `receive.insecure` is about senders: it does not open the page to everyone.

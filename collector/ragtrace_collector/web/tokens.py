@@ -190,13 +190,13 @@ class TokenSender:
         """The tenant of the sender's spans, whatever the spans say."""
         return self.grant.tenant
 
-    def charge(self, *, requests: int = 0, spans: int = 0, bytes: int = 0) -> None:  # noqa: A002 -- as in the file
+    def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- as in the file
         """Take a request's content from the allowance.
 
         The allowance may fall below zero, because the content is known only after reading. Later requests
         then wait until it is refilled, so that no request is refused for good because it is large.
         """
-        used = {"requests": requests, "spans": spans, "bytes": bytes}
+        used = {"spans": spans, "bytes": bytes}
         for what in self._left:
             self._left[what] -= used[what]
 
@@ -246,11 +246,6 @@ class TokenAuth:
         self._senders = (*kept, *(TokenSender(grant, self._clock) for grant in new))
 
     @property
-    def tenants(self) -> frozenset[str]:
-        """The tenants that tokens name."""
-        return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
-
-    @property
     def is_open(self) -> bool:
         """Whether no tokens are configured."""
         return not self._senders
@@ -284,7 +279,6 @@ class TokenAuth:
             )
         if permission == "send":
             sender.check()
-            sender.charge(requests=1)
         return sender
 
     def _bearer(self, authorization: str | None) -> TokenSender:

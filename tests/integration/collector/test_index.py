@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.answer_sources import store_source
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import TrafficScope
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError
-from ragtrace.model import VerdictLabel
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.cipher import open_cipher
@@ -29,7 +27,7 @@ from ragtrace_collector.store.records import IndexSize
 from ragtrace_collector.store.recovery import save_readable
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.integration.collector.running import config_of
-from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import rag_trace
 
 QUIET_S, LINGER_S = 5, 600
@@ -70,17 +68,6 @@ async def judge(spans: Stepped) -> None:
     await spans.pass_time(QUIET_S)
 
 
-async def test_a_judged_answer_is_opened_from_the_store_alone(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge(spans)
-        assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
-        trace = await reader(tmp_path).get(KEY.trace_id)
-        carriers = (await reader(tmp_path).kept(KEY)).carriers
-        assert tuple(carriers) == tuple(spans.carriers())
-    assert trace is not None
-    assert {span.span_id for span in trace.spans} == {ROOT.span_id, RETRIEVAL.span_id, GENERATION.span_id}
-
-
 async def test_the_row_of_a_judged_answer_is_what_its_carrier_says(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
@@ -88,19 +75,6 @@ async def test_the_row_of_a_judged_answer_is_what_its_carrier_says(tmp_path: Pat
         told = summary_of(spans.carriers()[0])
         assert told is not None
         assert row == replace(told, question="How long do refunds take?")
-
-
-async def test_an_answer_is_opened_with_its_claims_while_the_collector_runs(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge(spans)
-        content = spans.collector.pipeline.store.content
-        opened = await store_source(content, content.kept, name="store").open(KEY)
-    (version,) = opened.versions
-    assert opened.record.answer == "Refunds take 14 days. Shipping takes 3 days."
-    assert [verdict.label for verdict in version.judged.evaluation.results[0].verdicts] == [
-        VerdictLabel.SUPPORTED,
-        VerdictLabel.UNSUPPORTED,
-    ]
 
 
 async def test_a_store_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
@@ -127,24 +101,6 @@ async def test_an_answer_with_its_scores_on_its_own_span_is_kept_too(
     ]
 
 
-@pytest.mark.parametrize("content", [True, False], ids=["kept", "not kept"])
-async def test_carriers_go_with_content_or_with_the_spans_and_rows_by_age(
-    tmp_path: Path, content: bool
-) -> None:
-    clock = StandingClock()
-    index = {"max_age": "1d", "content": content}
-    async with stepped_collector(config(tmp_path, index=index), clock=clock) as spans:
-        await judge(spans)
-        await spans.pass_time(LINGER_S + 1)
-        await spans.collector.pipeline._expire()
-        assert len((await reader(tmp_path).kept(KEY)).carriers) == content
-        assert (await spans.collector.pipeline.store.index_size()).rows == 1
-        await spans.pass_time(86_400)
-        await spans.collector.pipeline._expire()
-        assert (await reader(tmp_path).kept(KEY)).carriers == []
-        assert (await spans.collector.pipeline.store.index_size()).rows == 0
-
-
 async def test_the_status_page_and_the_metrics_tell_how_much_the_index_holds(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         vitals = spans.collector.vitals
@@ -154,20 +110,6 @@ async def test_the_status_page_and_the_metrics_tell_how_much_the_index_holds(tmp
         assert (await vitals.status())["index"] == {"rows": 1, "oldest": oldest}
         (rows,) = (await vitals.readings())["ragtrace.index.rows"]
         assert rows.value == 1
-
-
-async def test_carriers_in_an_encrypted_store_need_its_key(tmp_path: Path) -> None:
-    store = {"path": str(tmp_path / "store.db"), "encryption_keys": [SECRET]}
-    async with stepped_collector(config(tmp_path, store=store)) as spans:
-        await judge(spans)
-        (kept,) = (await reader(tmp_path, SECRET).kept(KEY)).carriers
-        assert kept == spans.carriers()[0]
-        with pytest.raises(ReadError, match="is encrypted"):
-            await reader(tmp_path).kept(KEY)
-    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
-        assert db.execute("SELECT count(*) FROM kept_carrier WHERE instr(payload, 'Refunds')").fetchone() == (
-            0,
-        )
 
 
 async def feedback_on(folder: Path) -> list[str]:

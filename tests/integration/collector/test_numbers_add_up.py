@@ -71,15 +71,6 @@ async def test_spans_and_answers_add_up_at_every_scrape(tmp_path: Path) -> None:
     assert all(spans(pages[-1], way) for way in LEFT_OUT)
 
 
-async def test_the_status_page_tells_the_ledgers_sums(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
-            await asyncio.sleep(0.02)
-        status = await collector.vitals.status()
-    assert status["ledger"] == {"seen": 1, "pending": 0, "ended": 1, "superseded": 0}
-
-
 async def test_a_request_that_is_put_off_counts_none_of_its_spans(tmp_path: Path) -> None:
     config = config_of(
         tmp_path, store={"max_bytes": 400_000}, assemble={"quiet_period": "10m"}, drain_timeout="0s"

@@ -307,7 +307,7 @@ async def test_what_neighbours_are_known_by_is_no_content(tmp_path: Path, clock:
         await take(collector, trace_of(0, **{"session.id": "secret-session"}))
         await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "secret-session"}))
         await judge(collector, tmp_path)
-        low = (await collector.pipeline.sample_stage.sampling_store.load(now_ns=clock.now_ns()))[1]
+        low = (await collector.pipeline.store.sampling.load(now_ns=clock.now_ns()))[1]
     assert [len(key) for each in low for key in each.keys] == [32]
     assert "secret" not in repr(low)
 

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import SpanRef, TraceSlice, decode
+from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.store import Store
@@ -120,18 +120,6 @@ async def test_a_judge_that_fails_gives_an_error_and_no_score(tmp_path: Path, er
     assert (carrier.name, carrier.attributes[LABEL]) == ("evaluation error", "error")
     assert carrier.events[0].attributes[semconv.ERROR_TYPE] == error
     assert not [key for key in carrier.attributes if key.startswith(semconv.SCORE_PREFIX)]
-
-
-async def test_originals_are_forwarded_untouched_even_if_not_sampled(tmp_path: Path) -> None:
-    spans = rag_trace(0)
-    with running_receiver() as downstream:
-        export = [{"endpoint": downstream.endpoint, "forward": True}]
-        config = config_of(tmp_path, export=export, sample={"ratio": 0.0})
-        async with running_collector(config) as collector:
-            await send_grpc(collector, request_of(*spans))
-            await until(lambda: len(downstream.spans) >= 3)
-        (request,) = downstream.requests
-    assert decode(request.SerializeToString()) == decode(request_of(*spans))
 
 
 async def test_a_back_end_that_is_away_gets_its_carriers_when_it_is_back(tmp_path: Path) -> None:

@@ -236,17 +236,6 @@ async def test_the_file_shrinks_after_much_was_forgotten(path: Path) -> None:
     assert size_of(path) < 1_000_000
 
 
-async def test_it_remembers_the_latest_time_that_it_was_written_at(path: Path) -> None:
-    async with opened(path) as store:
-        assert await store.latest_ns() == 0
-        await store.append([part("t1")], forward={SINK: b"x"}, now_ns=7)
-        assert await store.latest_ns() == 7
-        await store.decide_trace("t1", jobs=[job_of("t1")], outcomes=[], keep_spans=True, now_ns=8)
-        (job,) = await store.take_jobs(1, now_ns=9)
-        await store.finish(job, "judged", outbox_items={}, now_ns=11)
-        assert await store.latest_ns() == 11
-
-
 async def test_a_disk_that_is_full_is_told_to_the_sender_and_harms_nothing(tmp_path: Path) -> None:
     store = await Store.open(SqliteFile(tmp_path / "store.db"), max_bytes=1 << 30)
     await store._commits.submit(lambda db: db.execute("PRAGMA max_page_count = 30").close())

@@ -74,29 +74,6 @@ async def test_an_answer_is_on_the_page_as_soon_as_it_is_judged(tmp_path: Path) 
         assert page.headers["content-security-policy"]
 
 
-async def test_tenants_see_their_own_answers_in_lists_and_pages(tmp_path: Path) -> None:
-    config = config_of(tmp_path, receive={"tokens": TOKENS}, ui={"listen": "127.0.0.1:0"})
-    async with (
-        running_collector(config) as collector,
-        page_of(collector, SHOP) as shop,
-        page_of(collector, BANK) as bank,
-        page_of(collector, ALL) as everyone,
-    ):
-        bearer = {**PROTOBUF, "authorization": f"Bearer {SHOP}"}
-        await post(collector, request_of(*rag_trace(0)), bearer)
-        await post(collector, request_of(*rag_trace(1)), {**bearer, "authorization": f"Bearer {BANK}"})
-        of_all = await judged(everyone, 2)
-        (of_shop,), (of_bank,) = await judged(shop), await judged(bank)
-        assert {of_shop, of_bank} == set(of_all)
-        assert (await shop.get(of_shop)).status_code == 200
-        assert (await everyone.get(of_bank)).status_code == 200
-        assert (await shop.get(of_bank)).status_code == 404
-        unnamed = await shop.get(of_bank.partition("?")[0])
-        assert unnamed.status_code == 404
-        assert "bank" not in (await shop.get("/answers")).text
-        assert (await shop.get("/answers?tenant=bank")).status_code == 404
-
-
 async def test_another_tenants_answer_is_not_read_from_the_back_end_either(tmp_path: Path) -> None:
     """The traces of all tenants are in one file, which the page reads once the store has them no more."""
     out = tmp_path / "out.jsonl"

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _POSITION: Final = "ragtrace/sampling.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
-_BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
+_BUDGET_TESTS: Final = "tests/conformance/test_store_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
 
 MUTANTS: Final = (
@@ -53,7 +53,7 @@ MUTANTS: Final = (
         file="ragtrace/budget/reserve.py",
         old="exceeded_by(before + estimate))",
         new="exceeded_by(before))",
-        tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),
+        tests=(f"{_BUDGET_TESTS}::test_a_request_beyond_a_limit_is_refused_until_its_window_ends",),
     ),
     Mutant(
         promise="budget",
