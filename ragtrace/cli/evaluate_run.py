@@ -22,7 +22,7 @@ import click
 from ragtrace import process
 from ragtrace._ordered import map_in_order
 from ragtrace.backends import OtlpFileReader, holds_traces
-from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
+from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
 from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluate import (
@@ -289,7 +289,7 @@ class _Again:
 
     async def score(self) -> bool:
         """Score what the judge said, send new verdicts if that is wanted, and say whether all was known."""
-        from ragtrace_collector.judge.live import attach_options_of
+        from ragtrace_collector.judge import attach_options_of
 
         first, unknown, sent, to = self._first(), 0, 0, self.output.destination
         second = replace(first, name="the same, scored again", makes_calls=False, answers=[])

@@ -340,7 +340,7 @@ class RangeOptions(PlaceOptions):
 def access(headers: Mapping[str, str]) -> ConnectionSettings:
     """Return what readers and sinks take; files for TLS are named as for any exporter of OpenTelemetry."""
     from ragtrace.backends.http_api import ConnectionSettings
-    from ragtrace.http.tls import ClientTls
+    from ragtrace.http import ClientTls
 
     names = ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
     given = (os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") for name in names)
@@ -511,7 +511,7 @@ class JudgeOptions:
         if metrics is not None and self.config.path is None:
             options["evaluate.metrics"] = metrics()
         config = self.config.read(options, only=only)
-        from ragtrace_collector.judge.spec import evaluator_spec_of
+        from ragtrace_collector.judge import evaluator_spec_of
 
         spec = evaluator_spec_of(config)
         embedder = spec.embedder

@@ -10,8 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
+from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
@@ -20,7 +19,7 @@ from ragtrace.cli.render import many, one_line, open_console, print_indented, pr
 from ragtrace.cli.report import FigureOptions, ReportOutputOptions
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.files.private import replace_file
+from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
