@@ -28,7 +28,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric, SpanSink
 from ragtrace.sync import evaluate_sync, wait_for
 from ragtrace.traces.otlp import encode

@@ -38,8 +38,7 @@ from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, RagRecord, Sample, Usage
-from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
+from ragtrace.pipeline import Evaluator, MetricSpec, attach
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.sqlite_file import SqliteForm, open_private
 from ragtrace.traces.attach import AttachOptions

@@ -66,14 +66,14 @@ from ragtrace.cli.render import (
     utc,
 )
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
 from ragtrace.files import refuse_link
 from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import JudgedAnswer, JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec
+from ragtrace.pipeline import Evaluator, EvaluatorSpec
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions

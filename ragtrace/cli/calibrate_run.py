@@ -17,20 +17,28 @@ import click
 from ragtrace import process
 from ragtrace.budget import load_prices
 from ragtrace.calibration.agreement import IntervalEstimate
-from ragtrace.calibration.card import digest_of, judge_card, recommended_calibration
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
 from ragtrace.calibration.page import (
     basis,
     counted,
+    digest_of,
     floor_leads,
     interval,
+    judge_card,
     money,
     percent,
     recommendations,
+    recommended_calibration,
     risk_limits,
 )
-from ragtrace.calibration.results import AgreementLevel, CandidateResult, Results
-from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.summary import (
+    AgreementLevel,
+    CandidateResult,
+    MeasurementPlan,
+    Results,
+    stratum_of,
+    summarize,
+)
 from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
 from ragtrace.cli.judging import LeftOutRows, introduce, shown_path

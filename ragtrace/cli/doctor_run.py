@@ -41,8 +41,7 @@ from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.evaluator import EvaluatorSpec
+from ragtrace.pipeline import EvaluatorSpec, evaluate
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 from ragtrace.traces.otlp import encode
 

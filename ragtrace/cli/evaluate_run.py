@@ -48,7 +48,7 @@ from ragtrace.cli.render import many, open_console, print_json, print_line, talk
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Metric, SpanSink, pass_condition
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare

@@ -30,7 +30,7 @@ from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
+from ragtrace.pipeline import Evaluator, MetricSpec
 from ragtrace.ports import Clock, Judge, Metric, pass_condition
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded

@@ -21,7 +21,7 @@ from ragtrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings
-    from ragtrace.pipeline.evaluator import EvaluatorSpec
+    from ragtrace.pipeline import EvaluatorSpec
     from ragtrace_collector.config import CollectorConfig
 
 
@@ -97,7 +97,7 @@ class Moment:
 
 OWN_PROFILE: Final = "ragtrace"
 TOOLS: Final = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""Other tools whose rules and prompts there are: `ragtrace.compat.tool_metric.PROFILES`."""
+"""Other tools whose rules and prompts there are: `ragtrace.compat.tool.PROFILES`."""
 REPORT_SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 """As `ragtrace.reports.SUFFIXES`."""
 

@@ -54,8 +54,7 @@ from ragtrace.quality.wording import (
     shares,
     unjudged_claims,
 )
-from ragtrace.reviews.averages import random_prefix
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile, random_prefix
 from ragtrace.stats import CountedShare, JudgeErrors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ragtrace.drift.runs import AnchorFlip, AnchorRun, SeenModel
+    from ragtrace.drift import AnchorFlip, AnchorRun, SeenModel
     from ragtrace_collector.config import CollectorConfig
 
 _SHOWN: Final = 10
@@ -97,7 +97,7 @@ async def _accept(config: CollectorConfig) -> None:
 
 
 def _read(config: CollectorConfig) -> _Shown:
-    from ragtrace.drift.evidence import DRIFT_FROM
+    from ragtrace.drift import DRIFT_FROM
     from ragtrace_collector.store.budget import read_models, read_runs
     from ragtrace_collector.store.open import database_of
 
@@ -131,7 +131,7 @@ class _Shown:
 
     @property
     def flips(self) -> Sequence[AnchorFlip]:
-        from ragtrace.drift.evidence import flips
+        from ragtrace.drift import flips
 
         return flips(self.earlier, self.last) if self.last and self.earlier else ()
 

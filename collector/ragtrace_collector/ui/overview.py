@@ -22,8 +22,7 @@ from ragtrace.model import Label
 from ragtrace.quality import compared
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.quality.wording import sentence
-from ragtrace.reviews.averages import METRIC
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import METRIC, ReviewFile
 from ragtrace.stats import Difference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.review import corrected_metric

@@ -24,7 +24,7 @@ from ragtrace.answers.summary import AnswerSummary, SessionSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.reviews.file import ReviewDelivery, ReviewFile
+from ragtrace.reviews import ReviewDelivery, ReviewFile
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.telemetry.logs import event, place_of

@@ -23,7 +23,7 @@ from ragtrace.durations import duration_of
 from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.ports import Clock
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 
 if TYPE_CHECKING:
     from jinja2 import Environment

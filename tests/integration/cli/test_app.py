@@ -14,7 +14,7 @@ from ragtrace import __version__
 from ragtrace.cli.app import cli
 from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
 from ragtrace.cli.report import DIMENSIONS
-from ragtrace.compat.tool_metric import PROFILES
+from ragtrace.compat.tool import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.model import Label
 from ragtrace.quality import ReportDimension

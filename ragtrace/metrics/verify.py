@@ -1,14 +1,19 @@
-"""Step B: ask what the chunks say about each claim; step D: the same about each sentence of the reference.
+"""Steps B, D and T: ask what the chunks say about each claim, or about each sentence of the reference; for
+the facts that each chunk states.
 
-There are two forms. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks about one
-claim per call and gets the probability that the judge says yes: small models are better at it, and it gives a
-confidence. With p for P(yes, the chunks support the claim), and q for P(yes, they contradict it), which is
-asked about the others, p is the confidence of supported, (1 - p)·q of contradicted, (1 - p)·(1 - q) of
-neither. Both forms use the same checks, packs and canary claims.
+There are two forms of B and D. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks
+about one claim per call and gets the probability that the judge says yes: small models are better at it, and
+it gives a confidence. With p for P(yes, the chunks support the claim), and q for P(yes, they contradict it),
+which is asked about the others, p is the confidence of supported, (1 - p)·q of contradicted, (1 - p)·(1 - q)
+of neither. Both forms use the same checks, packs and canary claims.
+
+Step T follows DeepEval's faithfulness: claims are judged against extracted truths, not against the chunks.
+Each chunk is asked about by itself, so its truths depend on nothing else and are kept for the next record.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,21 +21,41 @@ from typing import Final, TypeAlias
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
 from ragtrace.judge_forms import (
+    GivenTruths,
     GivenVerdict,
     NumberedText,
+    TruthsInput,
+    TruthsReply,
     VerdictWord,
     VerifyInput,
     VerifyReply,
     YesNoInput,
     YesNoQuestion,
 )
-from ragtrace.judge_steps import Prompt, Verification, VerifyForm
-from ragtrace.metrics._canaries import CanaryClaim, CanaryClaims, check_canaries
-from ragtrace.metrics._evidence import NumberedContext
-from ragtrace.metrics.asking import ItemReplies, ask_items, batches, output_tokens, together
-from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
-from ragtrace.model import OF_REFERENCE, Claim, DecidedBy, Usage, Verdict, VerdictLabel
+from ragtrace.judge_steps import (
+    Prompt,
+    TruthMemory,
+    TruthSettings,
+    TruthVerification,
+    Verification,
+    VerifyForm,
+)
+from ragtrace.metrics._evidence import CanaryClaim, CanaryClaims, NumberedContext, check_canaries, pack_chunks
+from ragtrace.metrics.asking import (
+    ItemReplies,
+    Material,
+    Step,
+    ask_each,
+    ask_items,
+    batches,
+    chunk_sections,
+    numbered_section,
+    one_a_number,
+    output_tokens,
+    together,
+)
+from ragtrace.metrics.fence import Section, fenced
+from ragtrace.model import OF_REFERENCE, Chunk, Claim, DecidedBy, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 from ragtrace.sentences import Sentence
 
@@ -570,4 +595,132 @@ RECALL: Final = Step(
     output_tokens=verdict_tokens,
     items="claims",
     run=verify_reference,
+)
+
+
+_MOST_KEPT: Final = 300
+_MOST_A_CHUNK: Final = 100
+
+
+async def verify_by_truths(material: Material, settings: TruthSettings) -> TruthVerification:
+    """Ask for the truths of the chunks, and for a verdict on each claim from the truths alone.
+
+    Quotes are looked up in the chunks themselves. A chunk without usable truths is shown as it is.
+    """
+    claims = (await material.extraction()).claims
+    read = await _read(material, settings)
+    seen = _TruthContext(material, read)
+    verification = await verify_claims(
+        VERIFY, claims, replace(material, context=seen), second_look=material.verify.second_look
+    )
+    truths = [truth for number in sorted(read.truths) for truth in read.truths[number]]
+    return TruthVerification(
+        verification=verification,
+        truths=tuple(truths[:_MOST_KEPT]),
+        total=len(truths),
+        cut=read.cut,
+        unread=len(read.unread),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    truths: Mapping[int, tuple[str, ...]]
+    """By chunk number."""
+    unread: frozenset[int]
+    """The chunks about which the judge gave no usable answer."""
+    cut: int
+    """How many truths were beyond the limit."""
+
+
+class _TruthContext(NumberedContext):
+    """The truths instead of the chunks, as the judge sees them; quotes are looked up in the chunks."""
+
+    def __init__(self, material: Material, read: _Read) -> None:
+        shown = [
+            chunk if number in read.unread else replace(chunk, text="\n".join(read.truths.get(number, ())))
+            for number, chunk in enumerate(material.record.chunks, start=1)
+        ]
+        limits = material.limits
+        super().__init__(shown, pack_chars=limits.context_chars, max_packs=limits.max_packs)
+        self.cut = self.cut or material.context.cut
+        self._original = material.context
+
+    def find_quote(self, number: int, quote: str) -> str | None:
+        """Return the chunk's own text of the quote, if the chunk contains it."""
+        return self._original.find_quote(number, quote)
+
+
+async def _read(material: Material, settings: TruthSettings) -> _Read:
+    chunks = material.record.chunks
+    keys = {number: _key(material, chunk, settings) for number, chunk in enumerate(chunks, start=1)}
+    known = {number: settings.memory.get(key) for number, key in keys.items()}
+    wanted = {number for number in keys if known[number] is None and (chunks[number - 1].text or "").strip()}
+    answers = await _asked(material, settings.limit, wanted)
+    found: dict[int, list[str]] = {}
+    for answer in answers:
+        for number, given in answer.found.items():
+            found.setdefault(number, []).extend(_worded(given.truths))
+    unread = frozenset(number for answer in answers for number in answer.given_up)
+    cut = 0
+    for number, stated in found.items():
+        most = _MOST_A_CHUNK if settings.limit is None else settings.limit
+        cut += max(0, len(stated) - most)
+        known[number] = tuple(stated[:most])
+        if number not in unread and number in wanted:
+            settings.memory.put(keys[number], tuple(stated[:most]))
+    return _Read(
+        truths={number: truths for number, truths in known.items() if truths and number not in unread},
+        unread=unread,
+        cut=cut,
+    )
+
+
+async def _asked(
+    material: Material, limit: int | None, wanted: Iterable[int]
+) -> Sequence[ItemReplies[GivenTruths]]:
+    chunks, limits = material.record.chunks, material.limits
+    shown = [NumberedText(number=n, text=chunks[n - 1].text or "") for n in sorted(wanted)]
+    packs = pack_chunks(shown, limits.context_chars)[: limits.max_packs]
+    return await together(
+        ask_each(
+            TRUTHS,
+            material,
+            one_a_number(pack),
+            limits.chunks_per_call,
+            lambda some: TruthsInput(limit=limit, chunks=some),
+        )
+        for pack in packs
+    )
+
+
+def _worded(truths: Iterable[str]) -> list[str]:
+    stated = (" ".join(truth.split()) for truth in truths)
+    return list(dict.fromkeys(truth for truth in stated if truth))
+
+
+def _key(material: Material, chunk: Chunk, settings: TruthSettings) -> bytes:
+    prompt = material.prompts.named("truths").sha256
+    told = (*material.judge.identity.named, prompt, str(settings.limit), chunk.text or "")
+    return hashlib.sha256("\0".join(told).encode("utf-8", "replace")).digest()
+
+
+def _render_truths(given: TruthsInput, code: str) -> str:
+    limit: list[Section] = [("limit", [str(given.limit)])] if given.limit is not None else []
+    return fenced(code, [*limit, *chunk_sections(given.chunks)])
+
+
+def _tokens(given: TruthsInput) -> int:
+    # facts repeat most of a chunk's words
+    return output_tokens([chunk.text * 2 for chunk in given.chunks])
+
+
+TRUTHS: Final = Step(
+    name="truths",
+    prompts=("truths",),
+    reply=TruthsReply,
+    render=_render_truths,
+    output_tokens=_tokens,
+    items="chunks",
+    run=lambda material: verify_by_truths(material, TruthSettings(memory=TruthMemory())),
 )
