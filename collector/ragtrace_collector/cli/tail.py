@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, needs_extra
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.options import JsonOption, command, group, needs_extra, option, takes
 from ragtrace_collector.cli.places import PlaceOptions
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
