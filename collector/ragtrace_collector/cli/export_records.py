@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import FILE, command, needs_extra, option, takes
+from ragtrace.cli.options import FILE, PlaceOptions, command, needs_extra, option, takes
 from ragtrace.cli.render import many, talk
 from ragtrace.errors import InputError
-from ragtrace_collector.cli.places import PlaceOptions
 
 if TYPE_CHECKING:
     from ragtrace.answers.index import AnswerIndex

@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, command, group, needs_extra, option, takes
-from ragtrace_collector.cli.places import PlaceOptions
+from ragtrace.cli.options import JsonOption, PlaceOptions, command, group, needs_extra, option, takes
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
 """The values of `ragtrace.model.Label`."""

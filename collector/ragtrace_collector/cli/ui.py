@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import command, needs_extra, option, takes
+from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
 from ragtrace.cli.render import has_desktop, print_json, talk
 from ragtrace.errors import ConfigError
-from ragtrace_collector.cli.places import PlaceOptions, open_place
+from ragtrace_collector.cli.places import open_place
 
 if TYPE_CHECKING:
     from socket import socket
