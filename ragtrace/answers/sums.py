@@ -355,6 +355,7 @@ _VERSIONS: Final = ("service_version", "prompt_version")
 
 
 def sums(db: Statements, scope: TrafficScope) -> Sums:
+    """Return a scope in numbers."""
     names = ("answers", "cost_usd", "unpriced", *LABELS.values(), *_VERDICTS)
     totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
@@ -434,6 +435,7 @@ def trends(
 
 
 def is_lower_better(db: Statements, metric: str) -> bool:
+    """Return whether a low score of a metric is good."""
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
         " AND score >= 0 LIMIT 1",
@@ -481,6 +483,7 @@ def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -
 
 
 def releases(db: Statements, scope: TrafficScope) -> list[Release]:
+    """Return the releases of a scope, in order of time."""
     names = stream_names(scope)
     rows = db.execute(
         f"SELECT service, {', '.join(_VERSIONS)}, (SELECT time_ns FROM answer_row"
@@ -508,6 +511,7 @@ def releases(db: Statements, scope: TrafficScope) -> list[Release]:
 
 
 def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
+    """Return the time of the newest answer; ``None`` without any."""
     times = times_of(scope)
     newest = (
         f"SELECT time_ns FROM answer_row WHERE is_valid = 1 AND {times.sql}{{}} ORDER BY time_ns DESC LIMIT 1"
