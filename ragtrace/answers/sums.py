@@ -355,6 +355,7 @@ _VERSIONS: Final = ("service_version", "prompt_version")
 
 
 def sums(db: Db, scope: TrafficScope) -> Sums:
+    """Return a scope in numbers."""
     names = ("answers", "cost_usd", "unpriced", *LABELS.values(), *_VERDICTS)
     totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
@@ -432,6 +433,7 @@ def trends(db: Db, metrics: Sequence[str], scope: TrafficScope, *, period_ns: in
 
 
 def is_lower_better(db: Db, metric: str) -> bool:
+    """Return whether a low score of a metric is good."""
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
         " AND score >= 0 LIMIT 1",
@@ -479,6 +481,7 @@ def values(db: Db, dimension: str, scope: TrafficScope, *, limit: int) -> Mappin
 
 
 def releases(db: Db, scope: TrafficScope) -> list[Release]:
+    """Return the releases of a scope, in order of time."""
     names = stream_names(scope)
     rows = db.execute(
         f"SELECT service, {', '.join(_VERSIONS)}, (SELECT time_ns FROM answer_row"
@@ -506,6 +509,7 @@ def releases(db: Db, scope: TrafficScope) -> list[Release]:
 
 
 def newest_ns(db: Db, scope: TrafficScope) -> int | None:
+    """Return the time of the newest answer; ``None`` without any."""
     times = times_of(scope)
     newest = (
         f"SELECT time_ns FROM answer_row WHERE is_valid = 1 AND {times.sql}{{}} ORDER BY time_ns DESC LIMIT 1"

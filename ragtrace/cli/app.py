@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "explain": ("ragtrace.cli.explain:explain", "Show what is read from a trace, from where, and why."),
     "backfill": ("ragtrace.cli.backfill:backfill", "Judge the answers in stored traces."),
     "rejudge": ("ragtrace.cli.evaluate:rejudge", "Score kept verdicts again, or ask another judge."),
-    "compare": ("ragtrace.cli.compare:compare", "Say whether one version answers better than another."),
+    "compare": ("ragtrace.cli.report:compare", "Say whether one version answers better than another."),
     "report": ("ragtrace.cli.report:report", "Measure production quality from judged answers."),
     "calibrate": ("ragtrace.cli.calibrate:calibrate", "Measure a judge against human labels."),
     "doctor": ("ragtrace.cli.doctor:doctor", "Check judge, endpoints, store, and an application's spans."),

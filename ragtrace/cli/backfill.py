@@ -19,16 +19,19 @@ from ragtrace.cli.options import (
     Moment,
     PassOptions,
     ReportOptions,
+    command,
     criteria_metrics,
     criteria_option,
     duration,
     from_headers_option,
+    group,
     moment,
     needs_extra,
+    option,
     pairs,
+    takes,
     to_headers_option,
 )
-from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
     from ragtrace.ports import TraceQuery

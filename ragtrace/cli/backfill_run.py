@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -34,7 +34,6 @@ from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spending, budgeted, load_prices, require_price
 from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill import (
-    BudgetOptions,
     CostOptions,
     JudgingOptions,
     OutputOptions,
@@ -98,7 +97,9 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         ConfigError: one of them is wrong.
     """
     transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
-    budget = BackfillBudget.of(cost.budget)
+    most = cost.budget
+    limit = Limit.of(calls=most.max_calls, tokens=most.max_tokens, usd=most.max_cost)
+    budget = BackfillBudget(limit=limit, shared=most.shared)
     path = read.progress_path or Progress.default_path(
         source=read.source, destination=output.destination or ""
     )
@@ -443,16 +444,10 @@ STDIN: Final = "otlp-file:-"
 class BackfillBudget:
     """What a run may spend: its own limits, and the shared budget of a collector."""
 
-    limit: Limit = field(default_factory=Limit)
-    shared: CollectorBudget | None = None
+    limit: Limit
+    shared: CollectorBudget | None
     _opened: OpenCollectorBudget | None = None
     _spenders: list[Spending] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, options: BudgetOptions) -> Self:
-        """Return the budget that options name."""
-        limit = Limit.of(calls=options.max_calls, tokens=options.max_tokens, usd=options.max_cost)
-        return cls(limit=limit, shared=options.shared)
 
     def around(self, prices: Prices) -> Callable[[Judge], Judge]:
         """Return a layer that counts every request to a judge before it is made, once a run is open.

@@ -8,8 +8,16 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, JudgeOptions, concurrency_option, needs_extra
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.options import (
+    JsonOption,
+    JudgeOptions,
+    command,
+    concurrency_option,
+    group,
+    needs_extra,
+    option,
+    takes,
+)
 
 _FORMS: Final = ("json", "logprobs")
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ragtrace.cli.options import JsonOption
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.options import JsonOption, command, group, option, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

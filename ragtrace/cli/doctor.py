@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ragtrace.cli.options import JsonOption, JudgeOptions
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.options import JsonOption, JudgeOptions, command, group, option, takes
 
 
 def _seconds(text: str) -> float:

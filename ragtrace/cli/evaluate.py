@@ -15,13 +15,16 @@ from ragtrace.cli.options import (
     PassOptions,
     ReportOptions,
     changes_of,
+    command,
     concurrency_option,
     criteria_metrics,
     criteria_option,
+    group,
+    option,
     profile_option,
+    takes,
     to_headers_option,
 )
-from ragtrace.cli.settings import command, group, option, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from ragtrace import process
 from ragtrace.backends import OtlpFileReader, holds_traces
 from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
-from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluate import (
     EvaluateJudging,
     EvaluateOutput,
@@ -44,6 +43,7 @@ from ragtrace.cli.judging import (
 from ragtrace.cli.options import OWN_PROFILE, ChosenEvaluator, access
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.render import many, open_console, print_json, print_line, talk
+from ragtrace.cli.report_run import print_comparison
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
 from ragtrace.pipeline import Evaluator, map_in_order

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import ConfigOptions, JsonOption, access, from_headers_option, needs_extra
+from ragtrace.cli.options import (
+    ConfigOptions,
+    JsonOption,
+    access,
+    command,
+    from_headers_option,
+    group,
+    needs_extra,
+    option,
+    takes,
+)
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
-from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
 
 if TYPE_CHECKING:

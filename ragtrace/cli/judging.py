@@ -21,9 +21,8 @@ import click
 from ragtrace._row_files import RowNotices
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
-from ragtrace.cli.options import ReportOptions
+from ragtrace.cli.options import ReportOptions, given_selection
 from ragtrace.cli.render import by_kind, many, one_line, talk
-from ragtrace.cli.settings import given_selection
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec

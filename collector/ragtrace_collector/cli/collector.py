@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ragtrace import process
-from ragtrace.cli.options import ConfigOptions, needs_extra
+from ragtrace.cli.options import ConfigOptions, command, group, needs_extra, option, takes
 from ragtrace.cli.render import talk
-from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import ConfigOptions, JsonOption, needs_extra
+from ragtrace.cli.options import ConfigOptions, JsonOption, command, group, needs_extra, takes
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
-from ragtrace.cli.settings import command, group, takes
 from ragtrace.errors import ConfigError
 from ragtrace.process import SystemClock
 

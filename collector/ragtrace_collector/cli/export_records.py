@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import FILE, PlaceOptions, needs_extra
+from ragtrace.cli.options import FILE, PlaceOptions, command, needs_extra, option, takes
 from ragtrace.cli.render import many, talk
-from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import click
 
-from ragtrace.cli.options import JsonOption, duration
+from ragtrace.cli.options import JsonOption, command, duration, group, option, takes
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk, utc
-from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.process import SystemClock
 from ragtrace_collector.cli.places import LedgerOptions
 

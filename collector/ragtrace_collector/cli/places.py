@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace.cli.options import DEFAULT_SINCE, ConfigOptions, Moment, PlaceOptions, access, needs_extra
+from ragtrace.cli.options import (
+    DEFAULT_SINCE,
+    ConfigOptions,
+    Moment,
+    PlaceOptions,
+    access,
+    group,
+    needs_extra,
+    option,
+)
 from ragtrace.cli.render import many, talk
-from ragtrace.cli.settings import group, option
 from ragtrace.errors import InputError, ReadError
 from ragtrace.process import SystemClock
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, PlaceOptions, needs_extra
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.options import JsonOption, PlaceOptions, command, group, needs_extra, option, takes
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
 """The values of `ragtrace.model.Label`."""

@@ -11,9 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import PlaceOptions, needs_extra
+from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
 from ragtrace.cli.render import has_desktop, print_json, talk
-from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.places import open_place
 

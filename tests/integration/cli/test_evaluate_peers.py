@@ -95,9 +95,6 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, arguments: list[str
     assert complaint in result.stderr
 
 
-NO_CONTEXTS = {"question": "How long?", "answer": "30 days.", "reference": "14 days."}
-
-
 async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
     [case] = [c for c in FAITHFUL if c.case["id"] == "faith-one-neutral"]
     reason = "Nothing in the context says so."

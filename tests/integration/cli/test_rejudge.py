@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -185,10 +184,6 @@ def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeSer
     assert result.exit_code == 2
     assert "about 6 answers costs about $" in " ".join(result.stderr.split())
     assert "--yes spends it" in result.stderr
-
-
-def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> None:
-    assert os.stat(judged[0].transcripts).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

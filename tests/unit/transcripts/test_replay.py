@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import InputError, JudgeUnavailable, NotInTranscript
@@ -21,16 +20,10 @@ from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import (
-    Chunk,
     Evaluation,
-    Gap,
     MetricFailure,
     MetricResult,
-    Part,
     RagRecord,
-    SkipReason,
-    Target,
-    Usage,
 )
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
@@ -43,7 +36,6 @@ from ragtrace.transcripts import (
     rescore,
 )
 from tests.unit.metrics.test_laws import METRICS, RECORD, judges, limits
-from tests.unit.traces.strategies import attributes, text
 
 FIRST = RagRecord.of(
     question="How long?",
@@ -116,15 +108,6 @@ async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Trans
         ["pass", "pass"],
     ]
     assert all(one.is_whole for one in found)
-
-
-async def test_what_was_never_asked_is_a_failure_and_no_score(transcripts: Transcripts) -> None:
-    await judged(transcripts, FIRST)
-    (found,) = await again(transcripts, metrics=[metric_named("context_relevance")])
-    assert found.asks_anew
-    assert [each.error_type for each in found.after.evaluation.failures] == ["not_in_transcript"]
-    assert not found.after.evaluation.results
-    assert found.after.evaluation.usage == Usage()
 
 
 @pytest.mark.slow
@@ -210,33 +193,6 @@ async def test_replies_to_one_request_come_again_in_their_order_and_no_more_of_t
     assert [(await repeating.ask(request)).value.text for _ in range(2)] == said == ["one", "two"]
     with pytest.raises(NotInTranscript):
         await repeating.ask(request)
-
-
-records = st.builds(
-    RagRecord,
-    id=text,
-    question=st.none() | text,
-    chunks=st.lists(
-        st.builds(
-            Chunk, id=text, text=st.none() | text, score=st.none() | st.floats(0, 1), metadata=attributes
-        ),
-        max_size=2,
-    ).map(tuple),
-    answer=st.none() | text,
-    target=st.none()
-    | st.builds(
-        Target,
-        trace_id=st.just("a" * 32),
-        span_id=st.just("b" * 16),
-        start_ns=st.integers(0, 2**63),
-        end_ns=st.integers(0, 2**63),
-        resource=attributes,
-    ),
-    gaps=st.lists(
-        st.builds(Gap, part=st.sampled_from(Part), reason=st.sampled_from(SkipReason), detail=text),
-        max_size=2,
-    ).map(tuple),
-)
 
 
 async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
