@@ -173,7 +173,7 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
 
 
 def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str) -> AttachOptions:
-    from ragtrace_collector.judge.live import attach_options_of
+    from ragtrace_collector.judge import attach_options_of
 
     options, to = attach_options_of(chosen.config), output.destination
     openinference = output.openinference

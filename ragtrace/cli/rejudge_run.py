@@ -145,7 +145,7 @@ def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str
 
 
 def _attach(chosen: ChosenEvaluator, output: RejudgeOutput) -> AttachOptions:
-    from ragtrace_collector.judge.live import attach_options_of
+    from ragtrace_collector.judge import attach_options_of
 
     to = output.destination
     return replace(attach_options_of(chosen.config), openinference=to is not None and reads_openinference(to))

@@ -21,9 +21,9 @@ from ragtrace_collector.store.records import (
     JudgedInput,
     KeptCarrier,
     StoreUnavailable,
+    trace_key,
 )
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_key
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 

@@ -15,12 +15,11 @@ from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.deliver import open_export
 from ragtrace_collector.store.open import ReadOnlyStore, open_reading
 from ragtrace_collector.ui.serving import AnswerPlace, ReviewPlace, configured_app, open_reviews
 from ragtrace_collector.ui.site import CollectorStatus
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.server import HttpServer, open_socket
+from ragtrace_collector.web.server import HttpServer, ReceiverAuth, open_socket
 
 _NOT_KEPT: Final = (
     "; texts are not kept (`index.content: false`): set `ui.traces` to the back end that has the traces"

@@ -36,9 +36,7 @@ from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, Sessions, UiAccess, login_routes
 from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.certificate import Certificate
-from ragtrace_collector.web.server import HttpServer
+from ragtrace_collector.web.server import Certificate, HttpServer, ReceiverAuth
 
 
 def ui_app(site: Site, *, access: UiAccess) -> Starlette:
