@@ -101,10 +101,15 @@ async def test_other_answers_are_read_errors(answer: HttpAnswer, is_known: bool)
 
 async def test_server_without_v3_is_read_by_v2() -> None:
     span = {
-        **dict(traceID=TRACE_ID, spanID="2", operationName="ask", processID="p1", logs=[]),
+        "traceID": TRACE_ID,
+        "spanID": "2",
+        "operationName": "ask",
         "references": [{"refType": "CHILD_OF", "traceID": TRACE_ID, "spanID": "1"}],
-        **dict(startTime=1_000_000, duration=5),
+        "startTime": 1_000_000,
+        "duration": 5,
         "tags": [{"key": "span.kind", "type": "string", "value": "server"}],
+        "logs": [],
+        "processID": "p1",
     }
     processes = {"p1": {"serviceName": "shop", "tags": []}}
     body = json.dumps({"data": [{"traceID": TRACE_ID, "processes": processes, "spans": [span]}]})

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ragtrace import semconv
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import Progress, ResumableRun, Selection, SpanId, backfill, dry_run, span_ids
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError, SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgedAnswer
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Judge, Metric, Page, TraceQuery
 from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules

@@ -15,8 +15,7 @@ from ragtrace.backfill import Progress
 from ragtrace.backfill.progress import KeptTurns, RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, ExceededLimit, Limit, OverBudget, Price, Spend
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.judging import PlacedTurn, SessionName
-from ragtrace.conversations.turns import SessionSettings, Turn
+from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.model import Usage
 from ragtrace.traces.trace import Span
