@@ -23,10 +23,9 @@ if TYPE_CHECKING:
         update,
     )
     from ragtrace.errors import RagtraceError
-    from ragtrace.frames import evaluate_records, evaluate_records_async
+    from ragtrace.frames import evaluate_records, evaluate_records_async, evaluate_sync
     from ragtrace.model import Chunk, Evaluation, RagRecord
     from ragtrace.pipeline import evaluate
-    from ragtrace.sync import evaluate_sync
 
 __version__ = "0.1.0"
 
@@ -40,7 +39,7 @@ _HOME = {
     "evaluate": "ragtrace.pipeline",
     "evaluate_records": "ragtrace.frames",
     "evaluate_records_async": "ragtrace.frames",
-    "evaluate_sync": "ragtrace.sync",
+    "evaluate_sync": "ragtrace.frames",
     "feedback": "ragtrace.capture",
     "flush": "ragtrace.capture",
     "generation": "ragtrace.capture",

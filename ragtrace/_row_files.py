@@ -20,9 +20,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ragtrace._input import (
+    LONGEST_LINE,
+    bounded_lines,
+    open_standard_input,
+    read_bounded,
+    unpacked,
+    unpacking_errors,
+)
 from ragtrace._row_fields import FieldConflict, FieldNames, fields_of
-from ragtrace._standard_input import open_standard_input
-from ragtrace._unpacking import LONGEST_LINE, bounded_lines, read_bounded, unpacked, unpacking_errors
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
 

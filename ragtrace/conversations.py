@@ -552,21 +552,16 @@ def explanation(findings: SessionFindings) -> str:
     parts = [f"{findings.faithful} of {findings.decided} decided answers are faithful"]
     if undecided := len(findings.turns) - findings.decided:
         parts.append(f"{undecided} undecided")
-    for faults, noun in (
-        (findings.contradictions, "contradiction between turns"),
-        (findings.repeated, "repeated wrong claim"),
-        (findings.corrections, "correction"),
+    for faults, one, several in (
+        (findings.contradictions, "contradiction between turns", "contradictions between turns"),
+        (findings.repeated, "repeated wrong claim", "repeated wrong claims"),
+        (findings.corrections, "correction", "corrections"),
     ):
         if faults:
-            parts.append(f"{len(faults)} {noun if len(faults) == 1 else _plural(noun)}")
+            parts.append(f"{len(faults)} {one if len(faults) == 1 else several}")
     if findings.unchecked:
         parts.append(f"{findings.unchecked} not checked against earlier turns")
     return ", ".join(parts)
-
-
-def _plural(noun: str) -> str:
-    first, _, rest = noun.partition(" ")
-    return f"{first}s {rest}" if first == "contradiction" else f"{noun}s"
 
 
 AskTurn = Callable[[Turn, Sequence[Turn]], Awaitable[TurnCheck | None]]

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ragtrace.durations import bounded_wait_s
+from ragtrace.text import bounded_wait_s
 
 if TYPE_CHECKING:
     from ragtrace.model import Usage
@@ -45,7 +45,6 @@ __all__ = [
     "JudgeTimeout",
     "JudgeUnable",
     "JudgeUnavailable",
-    "RagtraceError",
     "SendError",
 ]
 

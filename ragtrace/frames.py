@@ -1,4 +1,4 @@
-"""`evaluate_records`: evaluation of a frame of pandas or polars, or of a list, in one call.
+"""Evaluation in one call: `evaluate_records` of a frame of pandas or polars, or of a list; `evaluate_sync`.
 
 Neither library is a dependency: a frame is told by the module of its type.
 """
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-from ragtrace._ordered import map_in_order
 from ragtrace._row_fields import RECORD_FIELDS
 from ragtrace._row_files import RowNotices, read_row, table_rows, tell_unknown
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.metrics import metric_named
+from ragtrace.metrics import Prompts, StepLimits, metric_named
+from ragtrace.metrics.judge_card import JudgeCard
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, VerdictLabel
-from ragtrace.pipeline import evaluate
-from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.pipeline import evaluate, map_in_order
+from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.process import wait_for
 from ragtrace.records import RecordReader, RecordRow
-from ragtrace.sync import wait_for
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -323,3 +323,43 @@ def _bar(total: int, *, wanted: bool | None) -> Iterator[Any]:
     with Progress(console=console) as bar:
         task = bar.add_task("judging", total=total)
         yield lambda: bar.advance(task)
+
+
+def evaluate_sync(
+    record: object,
+    *,
+    metrics: Sequence[Metric | str] = ("faithfulness",),
+    judge: Judge | str = "lexical",
+    run_id: str | None = None,
+    clock: Clock | None = None,
+    prompts: Prompts | None = None,
+    limits: StepLimits | None = None,
+    embedder: Embedder | str | None = None,
+    second_judge: Judge | str | None = None,
+    cards: Sequence[JudgeCard] = (),
+) -> Evaluation:
+    """Run `evaluate` and wait for the result. Works inside a running event loop too, as in Jupyter.
+
+    Example:
+        ```python
+        record = RagRecord.of(question="How long?", contexts=["Refunds take 14 days."], answer="30 days.")
+        evaluate_sync(record, judge="openai:gpt-4o-mini").results[0].score
+        ```
+
+    Raises:
+        ConfigError: no metric or judge has that name, or the judge lacks a setting.
+    """
+    return wait_for(
+        evaluate(
+            record,
+            metrics=metrics,
+            judge=judge,
+            run_id=run_id,
+            clock=clock,
+            prompts=prompts,
+            limits=limits,
+            embedder=embedder,
+            second_judge=second_judge,
+            cards=cards,
+        )
+    )

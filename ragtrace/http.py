@@ -31,8 +31,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from ragtrace.durations import bounded_wait_s
 from ragtrace.errors import ConfigError
+from ragtrace.text import bounded_wait_s
 
 if TYPE_CHECKING:
     import ssl

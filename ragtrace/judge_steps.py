@@ -79,7 +79,7 @@ class ClaimExtraction:
     claims: tuple[Claim, ...]
     """The factual claims, in the order of the answer, numbered among themselves."""
     statements: tuple[Statement, ...]
-    """Statements of every kind, in the order of the answer."""
+    """Db of every kind, in the order of the answer."""
     refusal: bool
     """Whether the whole answer is a refusal."""
     sentence_coverage: float | None

@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeAliasType
 
-from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of, ids_in
-from ragtrace._row_values import UnreadableValue
+from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, UnreadableValue, contexts_in, fields_of, ids_in
 from ragtrace.semconv import SERVICE_NAME, TENANT
 
 __all__ = [

@@ -8,10 +8,11 @@ everywhere.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,15 +22,14 @@ from uuid import uuid4
 
 from ragtrace import semconv
 from ragtrace.budget.prices import Prices, load_prices
-from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError, JudgeError
+from ragtrace.errors import ConfigError, JudgeError, RagtraceError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.layers import folding_contradicted
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import Prompts, StepLimits, metric_named
+from ragtrace.metrics.answers import Criterion
 from ragtrace.metrics.asking import together
-from ragtrace.metrics.criterion import Criterion
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_card import (
     Calibration,
@@ -60,6 +60,7 @@ from ragtrace.model import (
     version_of_set,
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.process import SystemClock
 from ragtrace.scoring.blame import blame_of
 from ragtrace.traces.attach import AttachOptions, Mode, carrier, deserves_carrier
 from ragtrace.traces.trace import Span
@@ -526,7 +527,7 @@ class EvaluatorSpec:
         Raises:
             ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
         """
-        layer = around or _no_layer
+        layer = around or (lambda role, spec: None)
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
@@ -576,10 +577,6 @@ class EvaluatorSpec:
 
     def _calibration(self) -> Calibration | None:
         return read_calibration(self.calibration) if self.calibration else None
-
-
-def _no_layer(role: JudgeRole, spec: JudgeSpec) -> None:
-    """Add nothing to a judge."""
 
 
 def attach(
@@ -649,3 +646,53 @@ def superseded_by(span: Span, earlier: Iterable[Span]) -> str | None:
 def metrics_on(span: Span) -> frozenset[str]:
     """Return the attribute keys of the labels that a carrier has, one for each metric and profile."""
     return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))
+
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+_WINDOW: Final = 4
+"""Items held per concurrent slot, so that one slow item does not idle the other slots at once."""
+
+
+async def map_in_order(
+    items: AsyncIterable[ItemT],
+    work: Callable[[ItemT], Awaitable[ResultT]],
+    emit: Callable[[ResultT], Awaitable[None]],
+    *,
+    concurrency: int,
+) -> None:
+    """Work on up to ``concurrency`` items at once and emit the results in the order of the items.
+
+    It reads items only when there is room, so an endless source needs bounded memory.
+
+    Raises:
+        RagtraceError: the source failed; all earlier items were processed and emitted.
+        Exception: the first failure of ``work`` or ``emit``, unwrapped; the rest was cancelled.
+    """
+    window: asyncio.Queue[asyncio.Task[ResultT] | None] = asyncio.Queue(_WINDOW * concurrency)
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(item: ItemT) -> ResultT:
+        async with gate:
+            return await work(item)
+
+    async def feed() -> RagtraceError | None:
+        failure = None
+        try:
+            async for item in items:
+                await window.put(tasks.create_task(one(item)))
+        except RagtraceError as exc:
+            failure = exc
+        await window.put(None)
+        return failure
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            feeding = tasks.create_task(feed())
+            while (task := await window.get()) is not None:
+                await emit(await task)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    if failure := feeding.result():
+        raise failure

@@ -1,4 +1,4 @@
-"""How a process of ragtrace's own runs: its event loop, and the memory of what lives for one request."""
+"""What a process gives: the time, its event loop or one for callers without, and memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import gc
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -45,6 +47,33 @@ def _fast_loop() -> Callable[[], AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the shared event loop and return its value.
+
+    All callers share one loop, because a judge's open connections belong to one loop.
+    """
+    import asyncio
+
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C in a notebook must also stop the coroutine
+        future.cancel()
+        raise
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ragtrace-sync", daemon=True).start()
+    return loop
+
+
+os.register_at_fork(after_in_child=_loop.cache_clear)  # a forked child inherits the loop without its thread
+
+
 def settle_memory() -> None:
     """Adjust Python's and the C library's memory to a server of requests. Call it once, before the first."""
     look_for_cycles_seldom()
@@ -71,3 +100,11 @@ def _keep_freed_memory() -> None:
     library = ctypes.CDLL(None)
     library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+class SystemClock:
+    """The system time, the default for every ``clock`` argument."""
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        return time.time_ns()

@@ -24,11 +24,9 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from ragtrace._row_fields import RECORD_FIELDS, contexts_in, ids_in
+from ragtrace._row_fields import RECORD_FIELDS, UnreadableValue, contexts_in, ids_in, written_value
 from ragtrace._row_files import STRICT, Row, RowNotices, clean_text, read_rows
-from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
-from ragtrace.escaping import one_json_line
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -43,6 +41,7 @@ from ragtrace.model import (
     Verdict,
     chunk_of,
 )
+from ragtrace.text import one_json_line
 
 
 def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[RagRecord]:

@@ -44,11 +44,11 @@ from ragtrace.errors import (
     SendUnconfirmed,
     WriteError,
 )
-from ragtrace.escaping import escaped_json
 from ragtrace.model import AttributeValue, Label, RagRecord, Target, VerdictLabel
 from ragtrace.ports import SpanSink
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
+from ragtrace.sql import SqliteFileError, SqliteForm, open_private, transaction
 from ragtrace.stats import WeightedMean, agreement_beyond_chance, wilson, wilson_interval
+from ragtrace.text import escaped_json
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, cut_utf8
 
 _LENGTH_NS: Final = 1_000_000

@@ -1,9 +1,18 @@
-"""What portable SQL needs of a connection, so that one statement runs on SQLite and on PostgreSQL."""
+"""What portable SQL needs of a connection, so that one statement runs on SQLite and on PostgreSQL; and the
+library's own SQLite files: private, marked as its own, migrated, and refused with a reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+import errno
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from ragtrace.files import make_folder, make_private
 
 
 class Rows(Protocol):
@@ -25,7 +34,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Statements(Protocol):
+class Db(Protocol):
     """A connection inside a transaction, of any engine.
 
     Statements have ``?`` for each value, in order, and no function or clause that one engine lacks: explicit
@@ -39,10 +48,6 @@ class Statements(Protocol):
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
         """Run a statement once for each row of values."""
         ...
-
-
-class Db(Statements, Protocol):
-    """A connection of one of the processes that write the same tables."""
 
     @property
     def writer(self) -> int:
@@ -58,3 +63,191 @@ def skip_locked(db: Db) -> str:
 def keep_locked(db: Db) -> str:
     """Return what a query ends with so that its rows stay as they are until this transaction ends."""
     return " FOR UPDATE" if db.writer else ""
+
+
+class SqliteDb(sqlite3.Connection):
+    """A connection to a file that one process writes at a time; a `ragtrace.sql.Db`."""
+
+    writer = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteForm:
+    """What one kind of file holds, and how it is opened."""
+
+    application_id: int
+    """``PRAGMA application_id``: identifies the kind, so that no other program's database is written to."""
+    steps: Sequence[str]
+    """The migrations, one a version. A released step is never changed; a new one is added after it."""
+    pragmas: Sequence[str] = ()
+    """Such as ``synchronous = NORMAL``; applied each time, before the file is read."""
+    busy_s: float = 5.0
+    """How long to wait for another program's lock."""
+    discard: str = ""
+    """Deletes what a file of another version holds; for what can be made again. Empty: it is refused."""
+
+
+class SqliteFileError(OSError):
+    """A file cannot be used; the message says why, and what to do."""
+
+    def __init__(self, why: str, *, sqlite_errorcode: int = sqlite3.SQLITE_OK) -> None:
+        super().__init__(why)
+        self.sqlite_errorcode = sqlite_errorcode
+        """As of ``sqlite3.Error``: `is_busy` reads it."""
+
+
+def open_private(
+    path: Path, form: SqliteForm, *, is_shared: bool = False, is_transactional: bool = False
+) -> sqlite3.Connection:
+    """Open or create a file that only its owner can read, with a write-ahead log.
+
+    Args:
+        path: Where it is; missing folders are created.
+        form: What it holds.
+        is_shared: Whether several threads use the connection; they take turns.
+        is_transactional: Whether a write begins a transaction, which lasts until ``commit``.
+
+    Raises:
+        SqliteFileError: it is a link, no database, another program's, of a newer version, damaged or in use,
+            or the disk is full. The file is left as it was.
+        OSError: it cannot be created or opened.
+    """
+    try:
+        make_folder(path.parent, mode=0o700)
+        make_private(path)
+        db = sqlite3.connect(
+            path,
+            timeout=form.busy_s,
+            isolation_level="DEFERRED" if is_transactional else None,
+            check_same_thread=not is_shared,
+        )
+        try:
+            _prepare(db, form)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as exc:
+        raise sqlite_fault(exc) from exc
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SqliteFileError(_FULL) from exc
+        raise
+    return db
+
+
+def open_temporary(schema: str) -> SqliteDb:
+    """Open a database without a name, which SQLite moves to disk if it is large, and deletes at the end.
+
+    Raises:
+        sqlite3.Error: the disk is full.
+    """
+    db = sqlite3.connect("", isolation_level=None, check_same_thread=False, factory=SqliteDb)
+    db.executescript(schema)
+    return db
+
+
+def migrate(db: sqlite3.Connection, steps: Sequence[str], *, application_id: int | None = None) -> None:
+    """Bring a file to the newest version, a step a transaction. Its ``user_version`` counts the steps.
+
+    Raises:
+        sqlite3.Error: a step failed; the steps before it are kept.
+    """
+    while _version(db) < len(steps):
+        with transaction(db):
+            version = _version(db)  # another process may have been first
+            for statement in statements("".join(steps[version : version + 1])):
+                db.execute(statement)
+            if application_id is not None:
+                db.execute(f"PRAGMA application_id = {application_id}")
+            db.execute(f"PRAGMA user_version = {min(version + 1, len(steps))}")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Run a block as one transaction, which waits for other writers first."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk has already ended it
+            db.execute("ROLLBACK")
+        raise
+
+
+def primary_code(exc: Exception) -> int:
+    """Return SQLite's primary result code, of which there are few; ``SQLITE_OK`` for another error."""
+    code: int = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF  # the low byte of an extended code
+
+
+def is_busy(exc: Exception) -> bool:
+    """Return whether another program has the file locked, so that it may be free later."""
+    return primary_code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _prepare(db: sqlite3.Connection, form: SqliteForm) -> None:
+    for pragma in form.pragmas:
+        db.execute(f"PRAGMA {pragma}")
+    _refuse_foreign(db, form)
+    db.execute("PRAGMA journal_mode = WAL")
+    if form.discard:
+        _discard_other_version(db, form)
+    migrate(db, form.steps, application_id=form.application_id)
+
+
+def _refuse_foreign(db: sqlite3.Connection, form: SqliteForm) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    if not tables:
+        return
+    (mark,) = db.execute("PRAGMA application_id").fetchone()
+    if mark != form.application_id:
+        raise SqliteFileError("it is another program's database: name another path")
+    version = _version(db)
+    if version > len(form.steps) and not form.discard:
+        raise SqliteFileError(
+            f"it was written by a newer ragtrace: it is of version {version}, and this one knows "
+            f"{len(form.steps)}: upgrade ragtrace, or name another path"
+        )
+
+
+def _discard_other_version(db: sqlite3.Connection, form: SqliteForm) -> None:
+    if _version(db) == len(form.steps):
+        return
+    with transaction(db):
+        if _version(db) != len(form.steps):
+            db.execute(form.discard)
+            db.execute("PRAGMA user_version = 0")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script; ``executescript`` would end the transaction."""
+    statement = ""
+    for part in script.split(";")[:-1]:
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def sqlite_fault(exc: sqlite3.Error) -> SqliteFileError:
+    """Return the error that says why, and what to do."""
+    code = primary_code(exc)
+    return SqliteFileError(_REASONS.get(code, str(exc)), sqlite_errorcode=code)
+
+
+_FULL: Final = "its disk is full: make room"
+_IN_USE: Final = "another program is using it: end that program, or wait for it"
+_REASONS: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_BUSY: _IN_USE,
+    sqlite3.SQLITE_LOCKED: _IN_USE,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_CORRUPT: "it is damaged: move it away, or restore a copy",
+    sqlite3.SQLITE_NOTADB: "file is not a database: name another path",
+}
+"""By SQLite's primary result code."""

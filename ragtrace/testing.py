@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnavailable, SendError
+from ragtrace.frames import evaluate_sync, wait_for
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.metrics.registry import make_metric
@@ -30,7 +31,6 @@ from ragtrace.model import (
 )
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric, SpanSink
-from ragtrace.sync import evaluate_sync, wait_for
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Span
 

@@ -23,9 +23,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from ragtrace._ordered import map_in_order
 from ragtrace.answers.rows import from_json, to_json
-from ragtrace.clock import SystemClock
 from ragtrace.errors import (
     ConfigError,
     InputError,
@@ -38,9 +36,10 @@ from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, RagRecord, Sample, Usage
-from ragtrace.pipeline import Evaluator, MetricSpec, attach
+from ragtrace.pipeline import Evaluator, MetricSpec, attach, map_in_order
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
-from ragtrace.sqlite_file import SqliteForm, open_private
+from ragtrace.process import SystemClock
+from ragtrace.sql import SqliteForm, open_private
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import available_metrics, metric_named
+from ragtrace.metrics import metric_named
+from ragtrace.metrics.registry import BUILT_IN
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
@@ -24,6 +25,5 @@ async def requests_about(order: str) -> Sequence[JudgeRequest[Any]]:
         reference=f"Refunds take 14 days. {order}",
     )
     judge = ScriptedJudge()
-    names = sorted({info.name for info in available_metrics() if info.profile == "ragtrace"})
-    await evaluate(record, metrics=[metric_named(name) for name in names], judge=judge)
+    await evaluate(record, metrics=[metric_named(name) for name in BUILT_IN], judge=judge)
     return judge.requests

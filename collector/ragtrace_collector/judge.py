@@ -29,13 +29,13 @@ from ragtrace.budget import (
     load_prices,
     require_price,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import AdaptiveLimiter, Backoff, CacheSettings, limiter_of
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator, EvaluatorSpec, JudgeAround, JudgeRole, MetricSpec, VerifySpec
 from ragtrace.ports import Clock, Embedder, Judge
+from ragtrace.process import SystemClock
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
@@ -328,8 +328,6 @@ class JudgeGuard:
     async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         """Let a request pass that costs at most so much, and update the guard from its result.
 
-        It implements `ragtrace.budget.Spender`.
-
         Raises:
             JudgeError: the request may not be made now.
         """
@@ -378,7 +376,7 @@ class JudgeGuards:
         def around(judge: Judge) -> Judge:
             guard = self._before(name, judge.identity, key_place)
             guard.limiter = limiter_of(judge)
-            return budgeted(judge, (guard,), self.prices.price_of(judge.identity))
+            return budgeted(judge, (guard.spending,), self.prices.price_of(judge.identity))
 
         return around
 
@@ -387,7 +385,7 @@ class JudgeGuards:
 
         def around(embedder: Embedder) -> Embedder:
             guard = self._before(name, embedder.identity, key_place)
-            return budgeted_embedder(embedder, (guard,), self.prices.price_of(embedder.identity))
+            return budgeted_embedder(embedder, (guard.spending,), self.prices.price_of(embedder.identity))
 
         return around
 

@@ -86,18 +86,13 @@ class OutcomeDescription(NamedTuple):
 
 def meaning_of(state: str, reason: str = "") -> OutcomeDescription:
     """Return the description of a reason, or else of its state."""
-    return _MEANINGS.get(f"{state}:{reason}") or _MEANINGS[state]
-
-
-def vocabulary() -> Mapping[str, OutcomeDescription]:
-    """Return every state, and every described reason as ``state:reason``, in order."""
-    return dict(_MEANINGS)
+    return MEANINGS.get(f"{state}:{reason}") or MEANINGS[state]
 
 
 _CAPTURE: Final = "docs/instrument.md says what to switch on; `ragtrace explain` shows what was read"
 _JUDGE: Final = "run `ragtrace doctor --config FILE`; then judge the gap again with `ragtrace backfill`"
 
-_MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
+MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     "queued": OutcomeDescription(
         "it waits for a free worker", "if the number grows: raise `judge.max_concurrency`"
     ),

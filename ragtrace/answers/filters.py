@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.sql import Statements
+from ragtrace.sql import Db
 
 STREAM: Final = ("tenant", "service", "model", "prompt_version")
 _MOST_CHARS: Final = 200
@@ -46,7 +46,7 @@ def stream_names(scope: TrafficScope) -> Condition:
     )
 
 
-def streams_in(db: Statements, scope: TrafficScope) -> Condition:
+def streams_in(db: Db, scope: TrafficScope) -> Condition:
     """Return the same condition on rows and sums, with the numbers of streams: their statistics are known."""
     names = stream_names(scope)
     if not names.sql:

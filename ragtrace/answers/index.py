@@ -64,8 +64,7 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary, SessionSummary
 from ragtrace.answers.sums import DAY, HOUR_NS, days_with, fold
 from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import Label
-from ragtrace.sql import Statements
-from ragtrace.sqlite_file import open_temporary, transaction
+from ragtrace.sql import Db, SqliteDb, open_temporary, transaction
 
 FEW: Final = 12_000
 """So many candidates are looked at and sorted in well under the limit."""
@@ -139,7 +138,7 @@ class Search:
         InputError: the beginning of a trace id is not hexadecimal.
     """
 
-    def __init__(self, db: Statements, chosen: AnswerFilter, order: Order, few: int = FEW) -> None:
+    def __init__(self, db: Db, chosen: AnswerFilter, order: Order, few: int = FEW) -> None:
         self.db = db
         self.chosen = chosen
         self.order = order
@@ -314,7 +313,7 @@ def _page(places: list[Place], limit: int) -> Found:
     return Found(shown, shown[-1] if len(places) > limit else None, is_cut=False)
 
 
-Connect = Callable[[], AbstractContextManager[Statements]]
+Connect = Callable[[], AbstractContextManager[Db]]
 """Opens the index for reading: what is read inside is of one moment."""
 
 _LIMIT_S: Final = 0.12
@@ -443,19 +442,17 @@ class AnswerIndex:
         """
         return await self._read(lambda db: self._random_order(db, scope, after, limit))
 
-    async def _read(self, query: Callable[[Statements], ReadT]) -> ReadT:
+    async def _read(self, query: Callable[[Db], ReadT]) -> ReadT:
         return await asyncio.to_thread(self._run, query)
 
-    def _run(self, query: Callable[[Statements], ReadT]) -> ReadT:
+    def _run(self, query: Callable[[Db], ReadT]) -> ReadT:
         try:
             with self._connect() as db:
                 return query(db)
         except sqlite3.Error as exc:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
-    def _page(
-        self, db: Statements, chosen: AnswerFilter, sort: SortBy, after: str | None, limit: int
-    ) -> AnswerPage:
+    def _page(self, db: Db, chosen: AnswerFilter, sort: SortBy, after: str | None, limit: int) -> AnswerPage:
         order = order_of(sort, is_lower_better=sums.is_lower_better(db, metric_of(chosen)))
         place = None if after is None else decode(after, chosen, sort, values=len(order.columns) + 1)
         search = Search(db, chosen, order, self._few)
@@ -470,7 +467,7 @@ class AnswerIndex:
         )
 
     def _random_order(
-        self, db: Statements, scope: TrafficScope, after: float, limit: int
+        self, db: Db, scope: TrafficScope, after: float, limit: int
     ) -> list[tuple[float, AnswerSummary]]:
         search = Search(db, AnswerFilter(scope=scope), BY_POSITION, self._few)
         start = (int(after * POSITIONS), 2**62) if after >= 0 else None
@@ -480,7 +477,7 @@ class AnswerIndex:
 
 
 def _arrivals(
-    db: Statements, chosen: AnswerFilter, after: frozenset[int] | None, limit: int, unseal: Seal
+    db: Db, chosen: AnswerFilter, after: frozenset[int] | None, limit: int, unseal: Seal
 ) -> Arrivals:
     if after is None:
         newest = db.execute("SELECT id FROM answer_row ORDER BY id DESC LIMIT ?", (_LOOKED_BACK,))
@@ -506,9 +503,7 @@ def _arrivals(
     return Arrivals(answers=tuple(summaries(db, ids, unseal)), position=position, has_more=len(fresh) > limit)
 
 
-def _session(
-    db: Statements, session: str, tenant: str | None, limit: int, unseal: Seal
-) -> list[AnswerSummary]:
+def _session(db: Db, session: str, tenant: str | None, limit: int, unseal: Seal) -> list[AnswerSummary]:
     of_tenant = Condition("tenant = ?", (clean(tenant),)) if tenant is not None else Condition()
     wanted = Condition("session = ? AND session != '' AND is_valid = 1", (clean(session),)).and_(of_tenant)
     some = "SELECT id FROM answer_row WHERE session = ? AND session != '' LIMIT ?"
@@ -519,7 +514,7 @@ def _session(
     return summaries(db, [number for (number,) in found], unseal)
 
 
-def _versions(db: Statements, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
+def _versions(db: Db, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
     """Return the evaluations of an answer and those that supersede each other, though the answer moved."""
     try:
         answer = of_answer(key.trace_id, key.span_id, tenant_in(db, key.tenant))
@@ -535,7 +530,7 @@ def _versions(db: Statements, key: AnswerKey, unseal: Seal) -> list[AnswerSummar
     return summaries(db, [row["id"] for row in ordered], unseal)
 
 
-def _linked(db: Statements, row: Row) -> list[Row]:
+def _linked(db: Db, row: Row) -> list[Row]:
     """Return what a row supersedes, and what supersedes it."""
     beside = Condition("trace_id = ? AND tenant = ?", (row["trace_id"], row["tenant"]))
     after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row["carrier"],))
@@ -552,7 +547,7 @@ _MOST_ROWS: Final = 1_000_000
 class OwnIndex(AnswerIndex):
     """An index that can also be filled. Threads take turns."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: SqliteDb) -> None:
         super().__init__(self._turn)
         self._db = db
         self._lock = threading.Lock()  # one connection, and queries in several threads
@@ -584,13 +579,11 @@ class OwnIndex(AnswerIndex):
             self._db.close()
 
     @contextmanager
-    def _turn(self) -> Iterator[sqlite3.Connection]:
+    def _turn(self) -> Iterator[SqliteDb]:
         with self._lock:
             yield self._db
 
-    async def _write(
-        self, put_one: Callable[[sqlite3.Connection, PutT], None], every: Iterable[PutT]
-    ) -> None:
+    async def _write(self, put_one: Callable[[SqliteDb, PutT], None], every: Iterable[PutT]) -> None:
         def put_all() -> None:
             with self._writing() as db:
                 for each in every:
@@ -599,7 +592,7 @@ class OwnIndex(AnswerIndex):
         await asyncio.to_thread(put_all)
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> Iterator[SqliteDb]:
         try:
             with self._lock, transaction(self._db):
                 yield self._db

@@ -29,7 +29,7 @@ from ragtrace.answers.summary import (
 from ragtrace.answers.sums import touch
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Label, VerdictCounts
-from ragtrace.sql import Rows, Statements
+from ragtrace.sql import Db, Rows
 
 INDEX_TABLES: Final = """
 CREATE TABLE answer_stream (            -- where answers come from
@@ -126,7 +126,7 @@ def names_of(summary: AnswerSummary) -> tuple[str, ...]:
     return tuple(clean(text) for text in (*given, summary.prompt_version, summary.service_version))
 
 
-def stream_of(db: Statements, names: tuple[str, ...], known: Rows) -> tuple[int, str]:
+def stream_of(db: Db, names: tuple[str, ...], known: Rows) -> tuple[int, str]:
     """Return the number of where an answer comes from, which may be new, and the tenant under which it is.
 
     ``known`` has what `FIND_STREAM` found.
@@ -147,12 +147,12 @@ def stream_of(db: Statements, names: tuple[str, ...], known: Rows) -> tuple[int,
     return int(number), tenant
 
 
-def tenant_in(db: Statements, tenant: str) -> str:
+def tenant_in(db: Db, tenant: str) -> str:
     """Return the tenant under which a tenant's answers are, if there are any."""
     return _bounded(db, "tenant", clean(tenant))
 
 
-def _bounded(db: Statements, kind: str, text: str) -> str:
+def _bounded(db: Db, kind: str, text: str) -> str:
     if not text or db.execute(f"SELECT 1 FROM answer_stream WHERE {kind} = ? LIMIT 1", (text,)).fetchone():
         return text
     (names,) = db.execute(
@@ -277,14 +277,14 @@ def scores_of(summary: AnswerSummary) -> list[Score]:
     ]
 
 
-def rows_of(db: Statements, condition: Condition) -> list[Row]:
+def rows_of(db: Db, condition: Condition) -> list[Row]:
     """Return rows with their ids."""
     names = ("id", *COLUMNS)
     found = db.execute(f"SELECT {', '.join(names)} FROM answer_row WHERE {condition.sql}", condition.values)
     return [dict(zip(names, values, strict=True)) for values in found]
 
 
-def scores_by_id(db: Statements, ids: Sequence[int]) -> dict[int, list[Score]]:
+def scores_by_id(db: Db, ids: Sequence[int]) -> dict[int, list[Score]]:
     """Return the scores of rows, in order of their metrics."""
     found: dict[int, list[Score]] = {number: [] for number in ids}
     rows = db.execute(
@@ -297,7 +297,7 @@ def scores_by_id(db: Statements, ids: Sequence[int]) -> dict[int, list[Score]]:
     return found
 
 
-def summaries(db: Statements, ids: Sequence[int], unseal: Seal) -> list[AnswerSummary]:
+def summaries(db: Db, ids: Sequence[int], unseal: Seal) -> list[AnswerSummary]:
     """Return what rows hold, in the order of their ids."""
     if not ids:
         return []
@@ -352,7 +352,7 @@ class Known(NamedTuple):
     """Feedback that waits for it."""
 
 
-def ask(db: Statements, summary: AnswerSummary) -> Known:
+def ask(db: Db, summary: AnswerSummary) -> Known:
     """Ask what `put` looks at, some time before it.
 
     Raises:
@@ -367,7 +367,7 @@ def ask(db: Statements, summary: AnswerSummary) -> Known:
     )
 
 
-def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is, known: Known | None = None) -> None:
+def put(db: Db, summary: AnswerSummary, seal: Seal = as_it_is, known: Known | None = None) -> None:
     """Add an answer, or replace what its carrier said before.
 
     The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
@@ -406,7 +406,7 @@ def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is, known: Kn
     _note_dispute(db, of_row(row))
 
 
-def _insert(db: Statements, row: Row, scores: list[Score]) -> None:
+def _insert(db: Db, row: Row, scores: list[Score]) -> None:
     db.execute(_INSERT, [row[name] for name in COLUMNS])
     this = (row["trace_id"], row["carrier"], row["tenant"])
     db.executemany(_INSERT_SCORE, [(*score, *this) for score in scores])
@@ -426,7 +426,7 @@ _INSERT_SCORE: Final = (
 )
 
 
-def _delete(db: Statements, rows: Sequence[Row]) -> None:
+def _delete(db: Db, rows: Sequence[Row]) -> None:
     """Delete rows, and the streams that no row has any more."""
     ids = [(row["id"],) for row in rows]
     db.executemany("DELETE FROM answer_score WHERE answer = ?", ids)
@@ -439,7 +439,7 @@ def _delete(db: Statements, rows: Sequence[Row]) -> None:
     )
 
 
-def _note_gone(db: Statements, rows: Sequence[Row]) -> None:
+def _note_gone(db: Db, rows: Sequence[Row]) -> None:
     touch(db, (row["time_ns"] for row in rows))
     for row in rows:
         if row["is_disputed"]:
@@ -451,7 +451,7 @@ def _of_carrier(row: Row, carrier: str) -> Condition:
     return Condition("trace_id = ? AND carrier = ? AND tenant = ?", (row["trace_id"], carrier, row["tenant"]))
 
 
-def _is_last(db: Statements, row: Row) -> bool:
+def _is_last(db: Db, row: Row) -> bool:
     """Return whether no evaluation that is here supersedes this one."""
     found = db.execute(
         "SELECT 1 FROM answer_row WHERE trace_id = ? AND supersedes = ? AND supersedes != '' AND tenant = ?"
@@ -461,7 +461,7 @@ def _is_last(db: Statements, row: Row) -> bool:
     return found.fetchone() is None
 
 
-def _note_dispute(db: Statements, answer: Condition) -> None:
+def _note_dispute(db: Db, answer: Condition) -> None:
     """Say of all valid evaluations of an answer whether one passes and another fails."""
     same = f"{answer.sql} AND is_valid = 1"
     labels = f"SELECT count(DISTINCT label) FROM answer_row WHERE {same} AND label IN ('pass', 'fail')"
@@ -471,7 +471,7 @@ def _note_dispute(db: Statements, answer: Condition) -> None:
     )
 
 
-def note_feedback(db: Statements, key: AnswerKey, feedback: str) -> None:
+def note_feedback(db: Db, key: AnswerKey, feedback: str) -> None:
     """Note ``up`` or ``down`` on an answer, which may come later; the last feedback counts.
 
     Raises:
@@ -495,7 +495,7 @@ def _waiting_key(key: AnswerKey) -> tuple[str, str, str]:
 _WAITING: Final = "SELECT feedback FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ?"
 
 
-def _feedback_before(db: Statements, row: Row) -> str:
+def _feedback_before(db: Db, row: Row) -> str:
     """Return the feedback on other evaluations of the answer."""
     answer = of_row(row)
     query = f"SELECT feedback FROM answer_row WHERE {answer.sql} AND feedback != '' LIMIT 1"
@@ -503,7 +503,7 @@ def _feedback_before(db: Statements, row: Row) -> str:
     return str(found[0]) if found else ""
 
 
-def forget(db: Statements, *, before_ns: int, most_rows: int, at_once: int) -> list[Row]:
+def forget(db: Db, *, before_ns: int, most_rows: int, at_once: int) -> list[Row]:
     """Delete the oldest answers: those from before a time, and those beyond a number; sessions go with them.
 
     Returns:
@@ -527,12 +527,12 @@ def forget(db: Statements, *, before_ns: int, most_rows: int, at_once: int) -> l
     return gone
 
 
-def _oldest(db: Statements, *, before_ns: int, limit: int) -> list[Row]:
+def _oldest(db: Db, *, before_ns: int, limit: int) -> list[Row]:
     bounds = (min(before_ns - 1, LATEST_NS), limit)
     return rows_of(db, Condition("time_ns <= ? ORDER BY time_ns, id LIMIT ?", bounds))
 
 
-def size(db: Statements) -> int:
+def size(db: Db) -> int:
     """Return the number of rows, with those of superseded evaluations."""
     (rows,) = db.execute("SELECT count(*) FROM answer_row").fetchone()
     return int(rows)
@@ -553,7 +553,7 @@ MOST_UNDER_ID: Final = 50
 _LATEST: Final = 2**63 - 1
 
 
-def put_session(db: Statements, summary: SessionSummary) -> None:
+def put_session(db: Db, summary: SessionSummary) -> None:
     """Add a session; what its span supersedes counts no longer, whichever of the two comes first."""
     same = (summary.tenant, clean(summary.session))
     superseded = db.execute(
@@ -573,7 +573,7 @@ def put_session(db: Statements, summary: SessionSummary) -> None:
         )
 
 
-def forget_sessions(db: Statements, *, before_ns: int, at_once: int) -> None:
+def forget_sessions(db: Db, *, before_ns: int, at_once: int) -> None:
     """Delete the oldest sessions from before a time."""
     db.execute(
         "DELETE FROM answer_session WHERE id IN"
@@ -583,7 +583,7 @@ def forget_sessions(db: Statements, *, before_ns: int, at_once: int) -> None:
 
 
 def session_page(
-    db: Statements, *, tenant: str | None, label: Label | None, after: str | None, limit: int
+    db: Db, *, tenant: str | None, label: Label | None, after: str | None, limit: int
 ) -> SessionPage:
     """Return a page of sessions: by their newest answers, or with a label by their verdicts.
 
@@ -608,7 +608,7 @@ _Place = tuple[int, int, int]
 
 
 def _of_answers(
-    db: Statements, tenant: str | None, place: _Place, limit: int
+    db: Db, tenant: str | None, place: _Place, limit: int
 ) -> tuple[list[tuple[_Place, SessionKey]], _Place | None]:
     """Return sessions at the places of their last answers, and the place up to which was looked, if not to
     the end: a session may have most of a million rows."""
@@ -655,7 +655,7 @@ def _of_tenant(tenant: str | None) -> Condition:
 
 
 def _judged_only(
-    db: Statements, tenant: str | None, label: Label | None, place: _Place, limit: int
+    db: Db, tenant: str | None, label: Label | None, place: _Place, limit: int
 ) -> Iterator[tuple[_Place, SessionKey]]:
     time_ns, kind, number = place
     of_tenant = _of_tenant(tenant)
@@ -681,7 +681,7 @@ def _place(cursor: str) -> _Place:
     return time_ns, kind, row
 
 
-def judged_sessions(db: Statements, session: str, tenant: str | None) -> Sequence[SessionSummary]:
+def judged_sessions(db: Db, session: str, tenant: str | None) -> Sequence[SessionSummary]:
     """Return the valid sessions under an id, the newest first."""
     of_tenant = _of_tenant(tenant)
     rows = db.execute(

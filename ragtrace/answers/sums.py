@@ -23,7 +23,7 @@ from ragtrace.answers.filters import LABELS, Condition, clean, stream_names, str
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import VerdictLabel
-from ragtrace.sql import Statements
+from ragtrace.sql import Db, skip_locked
 from ragtrace.stats import Moments, mean_of
 
 HOUR_NS: Final = 3_600_000_000_000
@@ -127,7 +127,7 @@ class _Part(NamedTuple):
     """Exclusive."""
 
 
-def touch(db: Statements, times_ns: Iterable[int]) -> None:
+def touch(db: Db, times_ns: Iterable[int]) -> None:
     """Note that rows of these times have changed, in the transaction that changes them."""
     touched = sorted({time_ns // HOUR_NS for time_ns in times_ns})
     db.executemany(_TOUCH, [(1, hour) for hour in touched])
@@ -141,11 +141,11 @@ _TOUCH: Final = (
 )
 
 
-def fold(db: Statements, *, at_once: int, is_open: bool = False, skip_locked: str = "") -> int:
+def fold(db: Db, *, at_once: int, is_open: bool = False) -> int:
     """Make the sums of touched hours and days anew, inside a transaction of the caller.
 
     Those that have not ended by the time of the newest row are left as they are, unless ``is_open``: they
-    will be touched again. Where several processes write, ``skip_locked`` leaves out what another one makes.
+    will be touched again. What another process makes at this moment is left out.
 
     Returns:
         How many it made: at most ``at_once``, so that a transaction stays short. Call it again until it is 0.
@@ -157,13 +157,13 @@ def fold(db: Statements, *, at_once: int, is_open: bool = False, skip_locked: st
         " ORDER BY hours, first_hour LIMIT ?",
         (until, at_once),
     ).fetchall()
-    return sum(_fold(db, hours, first, skip_locked) for hours, first in found)
+    return sum(_fold(db, hours, first) for hours, first in found)
 
 
-def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
+def _fold(db: Db, hours: int, first: int) -> bool:
     # Of two processes, one sees a note that the other has locked, and leaves it all to that one.
     place = "FROM answer_touched WHERE hours = ? AND first_hour = ?"
-    notes = db.execute(f"SELECT writer {place}{skip_locked}", (hours, first)).fetchall()
+    notes = db.execute(f"SELECT writer {place}{skip_locked(db)}", (hours, first)).fetchall()
     (there,) = db.execute(f"SELECT count(*) {place}", (hours, first)).fetchone()
     if not notes or len(notes) < there:
         return False
@@ -198,7 +198,7 @@ def names_in(table: str, *, hours: int | None = None) -> str:
     )
 
 
-def recount(db: Statements) -> None:
+def recount(db: Db) -> None:
     """Make all sums anew, such as after a damaged file lost some rows, inside a transaction of the caller."""
     for table in SUM_TABLES:
         db.execute(f"DELETE FROM {table}")
@@ -211,7 +211,7 @@ def recount(db: Statements) -> None:
 
 
 def summed(
-    db: Statements,
+    db: Db,
     table: str,
     scope: TrafficScope,
     columns: Collection[str],
@@ -238,7 +238,7 @@ def summed(
     return {tuple(row[: len(by)]): [amount or 0 for amount in row[len(by) :]] for row in rows}
 
 
-def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[int] | None:
+def days_with(db: Db, counted: Sequence[str], blame: str | None) -> set[int] | None:
     """Return the days, by their first hours, that can have a row with these counts in sums and with a blame.
 
     ``None`` if nothing is asked.
@@ -253,7 +253,7 @@ def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[
 
 
 def sources(
-    db: Statements,
+    db: Db,
     table: str,
     scope: TrafficScope,
     columns: Collection[str],
@@ -302,13 +302,13 @@ def _of_rows(table: str, columns: Collection[str], part: _Part, within: Conditio
     )
 
 
-def _touched(db: Statements) -> list[tuple[int, int]]:
+def _touched(db: Db) -> list[tuple[int, int]]:
     return db.execute(
         "SELECT DISTINCT hours, first_hour FROM answer_touched ORDER BY hours, first_hour"
     ).fetchall()
 
 
-def _parts(db: Statements, scope: TrafficScope, period_hours: int) -> Sequence[_Part]:
+def _parts(db: Db, scope: TrafficScope, period_hours: int) -> Sequence[_Part]:
     """Return parts that cover a scope, from its first to its last hour, both whole."""
     first = 0 if scope.since_ns is None else max(0, scope.since_ns // HOUR_NS)
     end = _LAST if scope.until_ns is None else min(_LAST, -(-scope.until_ns // HOUR_NS))
@@ -354,7 +354,7 @@ _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant")
 _VERSIONS: Final = ("service_version", "prompt_version")
 
 
-def sums(db: Statements, scope: TrafficScope) -> Sums:
+def sums(db: Db, scope: TrafficScope) -> Sums:
     names = ("answers", "cost_usd", "unpriced", *LABELS.values(), *_VERDICTS)
     totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
@@ -368,18 +368,18 @@ def sums(db: Statements, scope: TrafficScope) -> Sums:
     )
 
 
-def quadrant(db: Statements, scope: TrafficScope) -> Quadrant | None:
+def quadrant(db: Db, scope: TrafficScope) -> Quadrant | None:
     """Return the answers by whether chunk precision and faithfulness pass; ``None`` without any."""
     names = tuple(Quadrant.__dataclass_fields__)
     found = {name: int(number) for name, number in _totals(db, scope, names).items()}
     return Quadrant(**found) if any(found.values()) else None
 
 
-def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
+def _totals(db: Db, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
     return dict(zip(names, summed(db, "answer_sum", scope, names)[()], strict=True))
 
 
-def _causes(db: Statements, scope: TrafficScope) -> dict[str, int]:
+def _causes(db: Db, scope: TrafficScope) -> dict[str, int]:
     known = [name for (name,) in db.execute(names_in("answer_cause_sum", hours=1)).fetchall()]
     found = summed(db, "answer_cause_sum", scope, ["answers"], by=["cause"], names=known)
     return {cause: int(number) for (cause,), (number,) in found.items()}
@@ -391,7 +391,7 @@ def _most_frequent(causes: Mapping[str, int], kind: str) -> dict[str, int]:
     return dict(sorted(found, key=lambda each: (-each[1], each[0])))
 
 
-def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
+def metrics(db: Db, scope: TrafficScope) -> Sequence[str]:
     """Return the names of the metrics that occur, faithfulness first."""
     parts = sources(db, "answer_metric_sum", scope, ["answers"], Condition("= name"), DAY)
     occurs = " OR ".join(f"EXISTS ({part.sql})" for part in parts)
@@ -402,9 +402,7 @@ def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
     return sorted((name for (name,) in found), key=first_faithfulness)
 
 
-def trends(
-    db: Statements, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
-) -> list[MetricTrend]:
+def trends(db: Db, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int) -> list[MetricTrend]:
     """Return metrics over time.
 
     Raises:
@@ -433,7 +431,7 @@ def trends(
     return shown
 
 
-def is_lower_better(db: Statements, metric: str) -> bool:
+def is_lower_better(db: Db, metric: str) -> bool:
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
         " AND score >= 0 LIMIT 1",
@@ -463,7 +461,7 @@ def _point(start_ns: int, found: Sequence[float]) -> TrendPoint:
     )
 
 
-def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
+def values(db: Db, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
     """Return the values of a dimension with their number of answers, the most frequent first.
 
     Raises:
@@ -480,7 +478,7 @@ def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -
     return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:limit])
 
 
-def releases(db: Statements, scope: TrafficScope) -> list[Release]:
+def releases(db: Db, scope: TrafficScope) -> list[Release]:
     names = stream_names(scope)
     rows = db.execute(
         f"SELECT service, {', '.join(_VERSIONS)}, (SELECT time_ns FROM answer_row"
@@ -507,7 +505,7 @@ def releases(db: Statements, scope: TrafficScope) -> list[Release]:
     )
 
 
-def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
+def newest_ns(db: Db, scope: TrafficScope) -> int | None:
     times = times_of(scope)
     newest = (
         f"SELECT time_ns FROM answer_row WHERE is_valid = 1 AND {times.sql}{{}} ORDER BY time_ns DESC LIMIT 1"

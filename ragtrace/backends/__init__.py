@@ -16,8 +16,4 @@ from ragtrace.backends.opening import (
 from ragtrace.backends.otlp_files import OtlpFileReader, holds_traces
 from ragtrace.backends.otlp_sinks import OtlpFileSink, OtlpGrpcSink, OtlpHttpSink
 
-__all__ = [
-    "MemorySink",
-    "open_reader",
-    "open_sink",
-]
+__all__ = ["MemorySink"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.backends.http_api import ConnectionSettings
@@ -105,7 +105,6 @@ def open_sink(
     headers: Mapping[str, str] | None = None,
     tls: ClientTls | None = None,
     timeout_s: float = 10,
-    compression: Literal["none", "gzip"] = "none",
 ) -> SpanSink:
     """Open the sink for an address; it connects on the first ``send``.
 
@@ -120,9 +119,7 @@ def open_sink(
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
-    return _open_otlp(
-        endpoint, TRACES, headers=headers, tls=tls, timeout_s=timeout_s, compression=compression
-    )
+    return _open_otlp(endpoint, TRACES, headers=headers, tls=tls, timeout_s=timeout_s)
 
 
 def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
@@ -202,7 +199,6 @@ def _open_otlp(
     headers: Mapping[str, str] | None,
     tls: ClientTls | None,
     timeout_s: float,
-    compression: Literal["none", "gzip"] = "none",
 ) -> SpanSink:
     url = _split(endpoint)
     if url.scheme in ("http", "https") and not _is_grpc(url):
@@ -211,7 +207,6 @@ def _open_otlp(
             headers=headers,
             tls=tls,
             timeout_s=timeout_s,
-            compression=compression,
             signal=signal,
         )
     return OtlpGrpcSink(
@@ -220,7 +215,6 @@ def _open_otlp(
         insecure=url.scheme in ("http", "grpc"),
         tls=tls,
         timeout_s=timeout_s,
-        compression=compression,
         signal=signal,
     )
 

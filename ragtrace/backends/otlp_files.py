@@ -31,12 +31,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, ParamSpec, TypeVar
 
-from ragtrace import _standard_input
-from ragtrace._unpacking import ZSTD, bounded_lines, read_bounded, unpacked, unpacking_errors, zstd
+from ragtrace._input import (
+    ZSTD,
+    bounded_lines,
+    end_standard_input,
+    open_standard_input,
+    read_bounded,
+    unpacked,
+    unpacking_errors,
+    zstd,
+)
 from ragtrace.backends.jaeger import spans_of_v2
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import AttributeValue
-from ragtrace.sqlite_file import open_temporary, transaction
+from ragtrace.sql import open_temporary, transaction
 from ragtrace.traces.otlp import Encoding, encode_json, parse_request, read_spans, trace_ids_in
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
 
@@ -397,7 +405,7 @@ def _unreadable(name: str, exc: OSError) -> ReadError:
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     if name == _STANDARD_INPUT:
-        yield _standard_input.open_standard_input()
+        yield open_standard_input()
         return
     with Path(name).open("rb") as file:
         yield file
@@ -416,7 +424,7 @@ async def _in_thread(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        _standard_input.leave()
+        end_standard_input()
         await asyncio.gather(running, return_exceptions=True)  # the cancellation is what counts
         raise
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gzip
 import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, TypeAlias, cast
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -220,11 +219,9 @@ class OtlpHttpSink(HttpSink):
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
         timeout_s: float = 10,
-        compression: Literal["none", "gzip"] = "none",
         signal: Signal = TRACES,
     ) -> None:
         super().__init__(url, headers=headers, tls=tls, timeout_s=timeout_s)
-        self._compression = compression
         self._signal = signal
 
     async def send(self, request: bytes) -> None:
@@ -236,10 +233,8 @@ class OtlpHttpSink(HttpSink):
             SendRejected: refused, in whole or in part.
             SendRefused: every request is refused.
         """
-        headers, body = {"content-type": "application/x-protobuf"}, request
-        if self._compression == "gzip":
-            headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
-        reply = await self._ask("POST", body=body, headers=headers)
+        headers = {"content-type": "application/x-protobuf"}
+        reply = await self._ask("POST", body=request, headers=headers)
         if reply.body is None:
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status} with an unreadable response", again=True
@@ -272,7 +267,6 @@ class OtlpGrpcSink:
         insecure: bool = True,
         tls: ClientTls | None = None,
         timeout_s: float = 10,
-        compression: Literal["none", "gzip"] = "none",
         signal: Signal = TRACES,
     ) -> None:
         self._endpoint = endpoint
@@ -280,7 +274,6 @@ class OtlpGrpcSink:
         self._insecure = insecure
         self._pem = tls.pem() if tls else ()
         self._timeout_s = timeout_s
-        self._compression = compression
         self._signal = signal
         self._channel: grpc.aio.Channel | None = None
 
@@ -330,18 +323,18 @@ class OtlpGrpcSink:
         if self._channel is None:
             import grpc
 
-            gzip = grpc.Compression.Gzip if self._compression == "gzip" else grpc.Compression.NoCompression
             options = [("grpc.max_receive_message_length", LONGEST_BODY)]
             if self._insecure:
-                self._channel = grpc.aio.insecure_channel(self._endpoint, options, gzip)
+                self._channel = grpc.aio.insecure_channel(self._endpoint, options)
             else:
                 credentials = grpc.ssl_channel_credentials(*self._pem)
-                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options, gzip)
+                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options)
         return self._channel
 
     def _error(self, exc: grpc.aio.AioRpcError) -> SendError:
         code, details = exc.code().name, exc.details() or ""
-        if _is_too_large(code, details) and self._is_about_the_answer(details):
+        if _is_too_large(code, details) and ("CLIENT:" in details or "Decompressed" in details):
+            # of the answer: no request is packed, so none is unpacked
             message = f"{self.name} answered OK with an unreadable response: it is too large"
             return SendUnconfirmed(message, again=True)
         message = f"{self.name} answered {code}: {details}"
@@ -350,13 +343,6 @@ class OtlpGrpcSink:
         if code not in OTLP.codes or _is_too_large(code, details):
             return SendRejected(message)
         return SendRetryable(message, retry_after_s=_retry_after_s(exc))
-
-    def _is_about_the_answer(self, details: str) -> bool:
-        """Say whether the response is too large, and not the request: only a success has a response.
-
-        gRPC does not say so of a packed one, but a request that was not packed is never unpacked.
-        """
-        return "CLIENT:" in details or ("Decompressed" in details and self._compression == "none")
 
 
 def _is_too_large(code: str, details: str) -> bool:

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace._ordered import map_in_order
 from ragtrace.backfill.pipeline import (
     BackfillEvaluator,
     EvaluatedRecord,
@@ -33,7 +32,6 @@ from ragtrace.backfill.pipeline import (
     session_turns,
 )
 from ragtrace.backfill.progress import BackfillReport, ResumableRun, RunCounts
-from ragtrace.clock import SystemClock
 from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeError
 from ragtrace.judge import uncached
@@ -68,8 +66,9 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics.asking import batches
 from ragtrace.model import Evaluation, JudgedAnswer, JudgeIdentity, RagRecord, Usage
-from ragtrace.pipeline import Evaluator
+from ragtrace.pipeline import Evaluator, map_in_order
 from ragtrace.ports import Clock, Judge, JudgeReply, JudgeRequest, TraceReader, YesProbability
+from ragtrace.process import SystemClock
 from ragtrace.sentences import split_sentences
 from ragtrace.stats import ratio_total
 from ragtrace.traces.attach import AttachOptions

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace import semconv
-from ragtrace._ordered import map_in_order
 from ragtrace.backends.http_api import can_search, windows
 from ragtrace.backfill.progress import (
     BackfillReport,
@@ -30,7 +29,6 @@ from ragtrace.backfill.progress import (
     RunCounts,
     WrittenSpan,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.conversations import (
     MOST_CHARS,
     SessionFindings,
@@ -64,10 +62,11 @@ from ragtrace.errors import (
 )
 from ragtrace.http import ReadRetries, Sleep
 from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord, Sample, Screening
-from ragtrace.pipeline import Evaluator, attach, no_rag_call, suspicion_of
+from ragtrace.pipeline import Evaluator, attach, map_in_order, no_rag_call, suspicion_of
 from ragtrace.ports import Clock, Metric, SpanSink, TraceQuery, TraceReader, TraceSearch
+from ragtrace.process import SystemClock
 from ragtrace.sampling import SamplingPlan, keeps
-from ragtrace.sqlite_file import open_temporary
+from ragtrace.sql import open_temporary
 from ragtrace.traces.attach import AttachOptions, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.otlp import encode

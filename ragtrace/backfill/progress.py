@@ -21,19 +21,18 @@ from ragtrace import semconv
 from ragtrace.budget import (
     Budget,
     BudgetStatus,
-    BudgetWindow,
     ExceededLimit,
     Limit,
     Period,
     Reservation,
     Spend,
 )
-from ragtrace.budget.reserve import reserve, settle, status
+from ragtrace.budget.reserve import reservation
 from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn, turn_of_json
 from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
 from ragtrace.model import AnswerOutcome, Evaluation, Status, Usage, outcome_of
-from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
+from ragtrace.sql import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
 
@@ -142,14 +141,14 @@ class RunCounts(BackfillReport):
 
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS carrier (
+CREATE TABLE carrier (
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB,
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
-CREATE TABLE IF NOT EXISTS run (
+CREATE INDEX carrier_waiting ON carrier (trace_id) WHERE payload IS NOT NULL;
+CREATE TABLE run (
     name TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL, reached_ns INTEGER NOT NULL)
     WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS spent (
+CREATE TABLE spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 """
@@ -169,7 +168,6 @@ _FORM: Final = SqliteForm(
     steps=(_SCHEMA, _SESSIONS),
     pragmas=("locking_mode = EXCLUSIVE",),  # two runs over one file would both pay
     busy_s=0,
-    unmarked_tables=frozenset({"carrier"}),
 )
 
 _IN_USE: Final = (
@@ -548,29 +546,25 @@ class RunLedger:
 
     async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it."""
-        answer = reserve(self, budget, estimate, now_ns=now_ns)
+        answer = reservation(await self.status(budget, now_ns=now_ns), estimate)
         if isinstance(answer, Reservation):
-            await self.progress.spend(budget.name, estimate)
+            await self._add(budget, estimate)
         return answer
 
-    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+    async def settle(self, reserved: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate."""
-        settle(self, reservation, actual)
-        await self.progress.spend(reservation.budget.name, actual - reservation.estimate)
+        await self._add(reserved.budget, actual - reserved.estimate)
 
     async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
         """Return what the run has spent."""
-        return status(self, budget, now_ns=now_ns)
-
-    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
-        """Return what the run has spent; implements `ragtrace.budget.SpendTable`."""
         if budget.name not in self._spent:
             self._spent[budget.name] = self.progress.spent(budget.name)
-        return self._spent[budget.name]
+        spent = self._spent[budget.name]
+        return BudgetStatus(budget=budget, spent=dict.fromkeys(budget.windows(now_ns), spent))
 
-    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
-        """Add to what the run has spent; implements `ragtrace.budget.SpendTable`."""
-        self._spent[budget.name] = self.spent(budget, window) + amount
+    async def _add(self, budget: Budget, amount: Spend) -> None:
+        self._spent[budget.name] += amount
+        await self.progress.spend(budget.name, amount)
 
 
 async def _at_once() -> None:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.model import Evaluation, JudgeIdentity, Usage
 from ragtrace.ports import Clock
-from ragtrace.validation import in_words
+from ragtrace.process import SystemClock
+from ragtrace.text import in_words
 
 if TYPE_CHECKING:
     from decimal import Decimal

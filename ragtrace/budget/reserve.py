@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -272,7 +272,8 @@ class OverBudget(JudgeOverBudget):
     """A window of the budget has no room for a request to the judge, so the request was not made."""
 
     def __init__(self, budget: Budget, exceeded: ExceededLimit) -> None:
-        super().__init__(_amounts(exceeded) if exceeded.is_final else _window(budget, exceeded))
+        none_left = f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
+        super().__init__(_amounts(exceeded) if exceeded.is_final else none_left)
         self.exceeded = exceeded
 
 
@@ -291,45 +292,14 @@ class Reservation:
     estimate: Spend
 
 
-class SpendTable(Protocol):
-    """What was spent, by budget and window, inside one transaction."""
-
-    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
-        """Return what was spent; pending requests count by their estimates."""
-        ...
-
-    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
-        """Add to what was spent; a negative amount corrects an estimate."""
-        ...
-
-
-def reserve(
-    table: SpendTable, budget: Budget, estimate: Spend, *, now_ns: int
-) -> Reservation | ExceededLimit:
-    """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
-    spent = status(table, budget, now_ns=now_ns).spent
-    exceeded = budget.exceeded_limit(spent, estimate)
-    if exceeded is not None:
-        return exceeded
-    for window in spent:
-        table.add(budget, window, estimate)
-    return Reservation(budget=budget, windows=tuple(spent), estimate=estimate)
-
-
-def settle(table: SpendTable, reservation: Reservation, actual: Spend) -> None:
-    """Replace an estimate by the actual cost in the windows in which it was counted."""
-    for window in reservation.windows:
-        table.add(reservation.budget, window, actual - reservation.estimate)
-
-
-def status(table: SpendTable, budget: Budget, *, now_ns: int) -> BudgetStatus:
-    """Return what was spent in the windows of a moment."""
-    spent = {window: table.spent(budget, window) for window in budget.windows(now_ns)}
-    return BudgetStatus(budget=budget, spent=spent)
+def reservation(now: BudgetStatus, estimate: Spend) -> Reservation | ExceededLimit:
+    """Return what must be counted before a request is made, or the limit that forbids it."""
+    exceeded = now.budget.exceeded_limit(now.spent, estimate)
+    return exceeded or Reservation(budget=now.budget, windows=tuple(now.spent), estimate=estimate)
 
 
 class SpendLedger(Protocol):
-    """Stores what was spent, durably: each method is one transaction over a `SpendTable`."""
+    """Stores what was spent, durably: each method is one transaction."""
 
     async def reserve(self, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
         """Count a request that is about to be made, or return the limit that forbids it.
@@ -339,7 +309,7 @@ class SpendLedger(Protocol):
         """
         ...
 
-    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+    async def settle(self, reserved: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate, which stays counted if that fails."""
         ...
 
@@ -463,23 +433,14 @@ class RequestCost:
             self.note(call)
 
 
-class Spender(Protocol):
-    """Counts requests and lets them pass while the budget has room."""
-
-    def spending(
-        self, cost_estimator: CostEstimator, largest: Usage
-    ) -> AbstractAsyncContextManager[RequestCost]:
-        """Count a request before it is made; the yielded cost receives what it actually cost.
-
-        Raises:
-            JudgeOverBudget: the budget has no room for it.
-        """
-        ...
+Spending: TypeAlias = Callable[[CostEstimator, Usage], AbstractAsyncContextManager[RequestCost]]
+"""Counts a request of at most such a usage before it is made; what is entered receives what it actually cost.
+It raises ``JudgeOverBudget`` if there is no room for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BudgetGuard:
-    """Guards one budget, shared by all that spend from it: a `Spender` over a `SpendLedger`."""
+    """Guards one budget, shared by all that spend from it, over a `SpendLedger`."""
 
     budget: Budget
     ledger: SpendLedger
@@ -633,10 +594,6 @@ class _ReservedCost(RequestCost):
         await self.guard.settle(self.first, actual, was_away=False)
 
 
-def _window(budget: Budget, exceeded: ExceededLimit) -> str:
-    return f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
-
-
 def _amounts(exceeded: ExceededLimit) -> str:
     """Describe what is spent of a limit, and what the next request may take."""
     unit = exceeded.limit.rpartition("_")[2]
@@ -651,16 +608,16 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 _BYTES_A_TOKEN: Final = 2
 
 
-def budgeted(judge: Judge, spenders: Sequence[Spender], price: Price | None) -> Judge:
-    """Let a request reach the judge only if every spender has counted it.
+def budgeted(judge: Judge, spenders: Sequence[Spending], price: Price | None) -> Judge:
+    """Let a request reach the judge only if it was counted everywhere.
 
     ``spenders`` is read at each request, so it may be filled later.
     """
     return _BudgetedJudge(judge, spenders, CostEstimator(price=price))
 
 
-def budgeted_embedder(embedder: Embedder, spenders: Sequence[Spender], price: Price | None) -> Embedder:
-    """Let a request reach the embedder only if every spender has counted it."""
+def budgeted_embedder(embedder: Embedder, spenders: Sequence[Spending], price: Price | None) -> Embedder:
+    """Let a request reach the embedder only if it was counted everywhere."""
     return _BudgetedEmbedder(embedder, spenders, CostEstimator(price=price))
 
 
@@ -686,20 +643,19 @@ def _schema_bytes(reply_type: type[BaseModel]) -> int:
 
 @asynccontextmanager
 async def _counted(
-    spenders: Sequence[Spender], cost_estimator: CostEstimator, largest: Usage
+    spenders: Sequence[Spending], cost_estimator: CostEstimator, largest: Usage
 ) -> AsyncIterator[list[RequestCost]]:
-    """Count a request at every spender, and let them watch its HTTP requests."""
+    """Count a request everywhere, and let them watch its HTTP requests."""
     async with AsyncExitStack() as counted:
         request_costs = [
-            await counted.enter_async_context(spender.spending(cost_estimator, largest))
-            for spender in spenders
+            await counted.enter_async_context(spending(cost_estimator, largest)) for spending in spenders
         ]
         with watched_by(*(cost.request for cost in request_costs)):
             yield request_costs
 
 
 class _BudgetedJudge(JudgeLayer):
-    def __init__(self, judge: Judge, spenders: Sequence[Spender], cost_estimator: CostEstimator) -> None:
+    def __init__(self, judge: Judge, spenders: Sequence[Spending], cost_estimator: CostEstimator) -> None:
         super().__init__(judge)
         self._spenders = spenders
         self._cost_estimator = cost_estimator
@@ -714,7 +670,7 @@ class _BudgetedJudge(JudgeLayer):
 
 class _BudgetedEmbedder:
     def __init__(
-        self, embedder: Embedder, spenders: Sequence[Spender], cost_estimator: CostEstimator
+        self, embedder: Embedder, spenders: Sequence[Spending], cost_estimator: CostEstimator
     ) -> None:
         self.inner = embedder
         self._spenders = spenders

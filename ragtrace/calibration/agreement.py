@@ -29,6 +29,7 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 """The weight of each cluster, in each draw."""
 
 _MARGIN: Final = 1e-12
+_BINS: Final = 10
 """Accuracies that differ by less are equal."""
 
 
@@ -187,13 +188,13 @@ class Ranking:
         rates = (np.cumsum(of_score) / of_score.sum() for of_score in (unsupported, supported))
         return ((0.0, 0.0), *zip(*(rate.tolist() for rate in rates), strict=True))
 
-    def reliability(self, weights: Weights, *, bins: int = 10) -> tuple[ScoreBin, ...]:
+    def reliability(self, weights: Weights) -> tuple[ScoreBin, ...]:
         """Return the share that people call *supported*, by bins of similar scores, in the first draw."""
         supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
-        bin_of = np.minimum((self._scores * bins).astype(np.intp), bins - 1)
+        bin_of = np.minimum((self._scores * _BINS).astype(np.intp), _BINS - 1)
         amounts = (supported + unsupported, supported, self._scores * (supported + unsupported))
         by_bin = zip(
-            *(np.bincount(bin_of, amount, minlength=bins).tolist() for amount in amounts), strict=True
+            *(np.bincount(bin_of, amount, minlength=_BINS).tolist() for amount in amounts), strict=True
         )
         return tuple(
             ScoreBin(mean_score=scores / weight, share_supported=share / weight, weight=weight)
@@ -201,14 +202,14 @@ class Ranking:
             if weight
         )
 
-    def calibration_error(self, weights: Weights, *, bins: int = 10) -> float:
+    def calibration_error(self, weights: Weights) -> float:
         """Return the expected calibration error of the first draw (Naeini et al. 2015)."""
-        found = self.reliability(weights, bins=bins)
+        found = self.reliability(weights)
         total = sum(of.weight for of in found)
         apart = (abs(of.mean_score - of.share_supported) * of.weight for of in found)
         return sum(apart) / total if total else float("nan")
 
-    def risk_coverage(self, weights: Weights, *, points: int = 10) -> tuple[tuple[float, float], ...]:
+    def risk_coverage(self, weights: Weights) -> tuple[tuple[float, float], ...]:
         """Return error by coverage in the first draw: surest first, cut at 0.5 (El-Yaniv 2010)."""
         supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
         surest = np.argsort(-abs(self._scores - 0.5), kind="stable")
@@ -216,7 +217,7 @@ class Ranking:
         claims = np.cumsum((supported + unsupported)[surest])
         if not claims.size or not claims[-1]:
             return ()
-        wanted = claims[-1] * np.arange(1, points + 1) / points
+        wanted = claims[-1] * np.arange(1, _BINS + 1) / _BINS
         at = np.minimum(np.searchsorted(claims, wanted - _MARGIN), len(claims) - 1)
         errors = np.cumsum(wrong)
         return tuple((float(claims[n] / claims[-1]), float(errors[n] / claims[n])) for n in at)

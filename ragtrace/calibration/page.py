@@ -317,7 +317,8 @@ def draw_plots(results: Results) -> CalibrationPlots:
 
 
 def _accuracies(results: Results) -> AccuracyPlot:
-    lowest = min((_lowest(group) for group in results.groups), default=_LOWEST)
+    known = [each.two_way for group in results.groups for each in group.candidates if each.two_way]
+    lowest = min((each.value if each.low is None else each.low for each in known), default=_LOWEST)
     begin = min(_LOWEST, floor(lowest * 10) / 10)
 
     def x_of(accuracy: float) -> float:
@@ -336,7 +337,7 @@ def _accuracies(results: Results) -> AccuracyPlot:
             rows.append(
                 AccuracyRow(
                     y=y,
-                    label=_title(candidate),
+                    label=f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name,
                     color=_color(candidate, order),
                     value=found.value if found else None,
                     x=x_of(found.value) if found else 0.0,
@@ -355,72 +356,55 @@ def _accuracies(results: Results) -> AccuracyPlot:
     )
 
 
-def _lowest(group: GroupResult) -> float:
-    found = [candidate.two_way for candidate in group.candidates if candidate.two_way]
-    return min((each.value if each.low is None else each.low for each in found), default=_LOWEST)
-
-
 def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
+    highest = max((risk for _, each in scored for _, risk in each.risk_coverage), default=0.0)
+    y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
     return (
         UnitPlot(
             title="Each threshold for P(Yes)",
             x_label="unsupported claims that pass",
             y_label="supported claims that pass",
-            curves=tuple(_roc(scored)),
+            curves=tuple(
+                PlotCurve(
+                    color=_color(each, order),
+                    points=each.roc,
+                    label=f"AUC {each.claims.auc.value:.2f}" if each.claims.auc else "",
+                )
+                for order, each in scored
+            ),
         ),
         UnitPlot(
             title="Reliability",
             x_label="P(Yes) of the judge",
             y_label="share that people call supported",
-            curves=tuple(_reliability(scored)),
+            curves=tuple(
+                PlotCurve(
+                    color=_color(each, order),
+                    points=tuple((of.mean_score, of.share_supported) for of in each.reliability),
+                    radii=tuple(
+                        round(sqrt(5 + 90 * of.weight / sum(every.weight for every in each.reliability)), 1)
+                        for of in each.reliability
+                    ),
+                )
+                for order, each in scored
+            ),
         ),
-        _risks(scored),
+        UnitPlot(
+            title="Risk by coverage",
+            x_label="share of claims that are decided, the surest first",
+            y_label="share of errors among them",
+            curves=tuple(
+                PlotCurve(
+                    color=_color(each, order),
+                    points=tuple((coverage, risk / y_end) for coverage, risk in each.risk_coverage),
+                    label=f"AURC {each.risk_coverage_area.value:.2f}" if each.risk_coverage_area else "",
+                )
+                for order, each in scored
+            ),
+            y_end=y_end,
+            has_diagonal=False,
+        ),
     )
-
-
-def _risks(scored: Sequence[tuple[int, CandidateResult]]) -> UnitPlot:
-    highest = max((risk for _, candidate in scored for _, risk in candidate.risk_coverage), default=0.0)
-    y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
-    return UnitPlot(
-        title="Risk by coverage",
-        x_label="share of claims that are decided, the surest first",
-        y_label="share of errors among them",
-        curves=tuple(_risk_curves(scored, y_end)),
-        y_end=y_end,
-        has_diagonal=False,
-    )
-
-
-def _risk_curves(scored: Sequence[tuple[int, CandidateResult]], y_end: float) -> Iterator[PlotCurve]:
-    for order, candidate in scored:
-        area = candidate.risk_coverage_area
-        yield PlotCurve(
-            color=_color(candidate, order),
-            points=tuple((coverage, risk / y_end) for coverage, risk in candidate.risk_coverage),
-            label=f"AURC {area.value:.2f}" if area else "",
-        )
-
-
-def _roc(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
-    for order, candidate in scored:
-        auc = candidate.claims.auc
-        label = f"AUC {auc.value:.2f}" if auc else ""
-        yield PlotCurve(color=_color(candidate, order), points=candidate.roc, label=label)
-
-
-def _reliability(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
-    for order, candidate in scored:
-        bins = candidate.reliability
-        whole = sum(each.weight for each in bins)
-        yield PlotCurve(
-            color=_color(candidate, order),
-            points=tuple((each.mean_score, each.share_supported) for each in bins),
-            radii=tuple(round(sqrt(5 + 90 * each.weight / whole), 1) for each in bins),
-        )
-
-
-def _title(candidate: CandidateResult) -> str:
-    return f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name
 
 
 def _color(candidate: CandidateResult, order: int) -> str:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import click
 
-from ragtrace import _standard_input, process
 from ragtrace import backfill as library
+from ragtrace import process
+from ragtrace._input import end_standard_input
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader, reads_openinference
 from ragtrace.backfill import (
     BackfillReport,
@@ -30,7 +31,7 @@ from ragtrace.backfill import (
     SpanId,
 )
 from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
-from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
+from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spending, budgeted, load_prices, require_price
 from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill import (
     BudgetOptions,
@@ -65,7 +66,6 @@ from ragtrace.cli.render import (
     talk,
     utc,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
 from ragtrace.files import refuse_link
@@ -75,6 +75,7 @@ from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline import Evaluator, EvaluatorSpec
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
+from ragtrace.process import SystemClock
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import encode
@@ -410,7 +411,7 @@ def _stopped_by_ctrl_c(run: ResumableRun) -> Iterator[None]:
 
     def on_signal() -> None:
         run.stop.set()
-        _standard_input.leave()
+        end_standard_input()
         loop.remove_signal_handler(signal.SIGINT)
         what = (
             "leaving the requests in batches" if run.leaves_waiting else "finishing the answers in progress"
@@ -445,7 +446,7 @@ class BackfillBudget:
     limit: Limit = field(default_factory=Limit)
     shared: CollectorBudget | None = None
     _opened: OpenCollectorBudget | None = None
-    _spenders: list[Spender] = field(default_factory=list)
+    _spenders: list[Spending] = field(default_factory=list)
 
     @classmethod
     def of(cls, options: BudgetOptions) -> Self:
@@ -477,7 +478,7 @@ class BackfillBudget:
         """
         if self.limit != Limit():
             budget, ledger = run_budget(run.name, self.limit), RunLedger(progress=run.progress)
-            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()))
+            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()).spending)
         if self.shared is None:
             yield run
             return

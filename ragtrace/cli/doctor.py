@@ -11,7 +11,7 @@ from ragtrace.cli.settings import command, group, option, takes
 
 
 def _seconds(text: str) -> float:
-    from ragtrace.durations import duration_of
+    from ragtrace.text import duration_of
 
     duration = duration_of(text)
     if duration is None or not duration:

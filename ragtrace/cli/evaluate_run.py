@@ -20,7 +20,6 @@ from typing import Any, Final
 import click
 
 from ragtrace import process
-from ragtrace._ordered import map_in_order
 from ragtrace.backends import OtlpFileReader, holds_traces
 from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
@@ -45,11 +44,11 @@ from ragtrace.cli.judging import (
 from ragtrace.cli.options import OWN_PROFILE, ChosenEvaluator, access
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.render import many, open_console, print_json, print_line, talk
-from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
-from ragtrace.pipeline import Evaluator
+from ragtrace.pipeline import Evaluator, map_in_order
 from ragtrace.ports import Metric, SpanSink, pass_condition
+from ragtrace.process import SystemClock
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.records import read_records, to_json_line

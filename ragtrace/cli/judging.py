@@ -24,7 +24,6 @@ from ragtrace.budget import Prices
 from ragtrace.cli.options import ReportOptions
 from ragtrace.cli.render import by_kind, many, one_line, talk
 from ragtrace.cli.settings import given_selection
-from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
@@ -32,6 +31,7 @@ from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline import Evaluator, MetricSpec
 from ragtrace.ports import Clock, Judge, Metric, pass_condition
+from ragtrace.process import SystemClock
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 

@@ -16,8 +16,8 @@ import click
 
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_beside_configuration, group, option
-from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
+from ragtrace.text import UNITS_S, duration_of
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings
@@ -277,7 +277,7 @@ def criteria_metrics(texts: Iterable[str]) -> list[dict[str, Any]]:
     Raises:
         ConfigError: one is empty or too long, or makes no name.
     """
-    from ragtrace.metrics.criterion import checked_criterion, criterion_named
+    from ragtrace.metrics.answers import checked_criterion, criterion_named
 
     named = map(criterion_named, texts)
     return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.escaping import one_json_line
+from ragtrace.text import one_json_line
 
 if TYPE_CHECKING:
     from rich.console import Console

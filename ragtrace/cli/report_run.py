@@ -17,11 +17,11 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
 from ragtrace.cli.report import FigureOptions, ReportOutputOptions
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
+from ragtrace.process import SystemClock
 from ragtrace.quality import (
     AnswerCollector,
     GroupFigures,
@@ -197,8 +197,6 @@ async def _searched(
     notices.extend(last[0].notices if last else ())
 
 
-_DROP: Final = 0.05
-"""Of the pass rate: the report says how many answers it takes to detect it."""
 _OPENED_AT_ONCE: Final = 8
 _MOST_OPENED: Final = 500
 _MOST_REVIEWED: Final = 5_000
@@ -231,7 +229,6 @@ def _request(figures: FigureOptions) -> ReportRequest:
         judge=figures.judge,
         cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
-        drop=_DROP,
     )
 
 

@@ -145,7 +145,9 @@ async def _context_recall(record: RagRecord, calls: ToolCalls, options: ToolOpti
     return ToolRun.of(
         score("context_recall", "promptfoo", found),
         f"{sum(found)} of {len(found)} lines of the grader attributed to the context",
-        verdicts=_claims([_without_mark(line) for line in lines], found),
+        verdicts=_claims(
+            [_ENUMERATION.sub("", _MARK.sub("", line), count=1).strip(_SPACE) for line in lines], found
+        ),
     )
 
 
@@ -232,10 +234,6 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _normalized(text: str) -> str:
     return _SPACES.sub(" ", text.lower()).strip(_SPACE)
-
-
-def _without_mark(line: str) -> str:
-    return _ENUMERATION.sub("", _MARK.sub("", line), count=1).strip(_SPACE)
 
 
 def _label_of(text: str, quoted: Sequence[str]) -> VerdictLabel:

@@ -23,7 +23,7 @@ from ragtrace.compat.tool import (
     fenced,
     missing_parts,
 )
-from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
+from ragtrace.metrics.answers import DEFAULT_WEIGHTS, checked_weights
 from ragtrace.model import Chunk, ChunkVerdict, Claim, CompatStatus, Part, RagRecord, Verdict, VerdictLabel
 from ragtrace.scoring import score
 

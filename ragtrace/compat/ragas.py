@@ -403,34 +403,6 @@ def questions_run(
     )
 
 
-def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> ToolRun:
-    """Score context precision."""
-    found = score("context_precision", profile, [reply.verdict for reply in judged])
-    useful = sum(bool(reply.verdict) for reply in judged)
-    verdicts = tuple(
-        ChunkVerdict(
-            chunk_id=chunk.id,
-            rank=chunk.rank,
-            label=VerdictLabel.RELEVANT if reply.verdict else VerdictLabel.IRRELEVANT,
-            reason=reply.reason or None,
-        )
-        for chunk, reply in zip(record.chunks, judged, strict=True)
-    )
-    return ToolRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
-
-
-def recall_run(profile: str, judged: Sequence[Classification]) -> ToolRun:
-    """Score context recall."""
-    found = score("context_recall", profile, [item.attributed for item in judged])
-    attributed = sum(bool(item.attributed) for item in judged)
-    verdicts = tuple(
-        _verdict(index, item.statement, attributed=item.attributed, reason=item.reason)
-        for index, item in enumerate(judged)
-    )
-    summary = f"{attributed} of {len(judged)} statements of the reference are in the context"
-    return ToolRun.of(found, summary, verdicts=verdicts)
-
-
 def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> ToolRun:
     """Score by the ratings of two judges."""
     said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
@@ -509,13 +481,36 @@ class RagasRun(ABC):
             _usefulness_prompt(record.question or "", context, answer or "")
             for context in contexts_of(record)
         ]
-        verdicts = [await self.ask("ctx_verdict", prompt, Usefulness) for prompt in asked]
-        return nodes_run(self.profile, record, verdicts)
+        judged = [await self.ask("ctx_verdict", prompt, Usefulness) for prompt in asked]
+        numbers = [reply.verdict for reply in judged]
+        verdicts = tuple(
+            ChunkVerdict(
+                chunk_id=chunk.id,
+                rank=chunk.rank,
+                label=VerdictLabel.RELEVANT if reply.verdict else VerdictLabel.IRRELEVANT,
+                reason=reply.reason or None,
+            )
+            for chunk, reply in zip(record.chunks, judged, strict=True)
+        )
+        return ToolRun.of(
+            score("context_precision", self.profile, numbers),
+            f"{sum(map(bool, numbers))} of {len(judged)} chunks were of use",
+            chunk_verdicts=verdicts,
+        )
 
     async def context_recall(self, record: RagRecord) -> ToolRun:
         """Ask which statements of the reference the context holds."""
         prompt = _recall_prompt(record.question or "", _context_of(record), record.reference or "")
-        return recall_run(self.profile, (await self.ask("recall", prompt, Classifications)).classifications)
+        judged = (await self.ask("recall", prompt, Classifications)).classifications
+        numbers = [item.attributed for item in judged]
+        return ToolRun.of(
+            score("context_recall", self.profile, numbers),
+            f"{sum(map(bool, numbers))} of {len(judged)} statements of the reference are in the context",
+            verdicts=tuple(
+                _verdict(index, item.statement, attributed=item.attributed, reason=item.reason)
+                for index, item in enumerate(judged)
+            ),
+        )
 
     async def context_relevance(self, record: RagRecord) -> ToolRun:
         """Ask two judges how much the context holds."""

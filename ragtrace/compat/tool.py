@@ -47,7 +47,7 @@ from ragtrace.model import (
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, Metric, SamplingParameters
 from ragtrace.scoring import Judged, ProfileScore, canonical, score, scored_metrics
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,26 +137,9 @@ class ToolRun:
     """The type of the error, if it is known more precisely than that the tool raises."""
 
     @classmethod
-    def of(
-        cls,
-        found: ProfileScore,
-        explanation: str,
-        *,
-        verdicts: tuple[Verdict, ...] = (),
-        chunk_verdicts: tuple[ChunkVerdict, ...] = (),
-        intermediate: Intermediate | None = None,
-        details: Mapping[str, float] | None = None,
-    ) -> ToolRun:
-        """Return the result of the tool's rule on these verdicts."""
-        return cls(
-            status=found.status,
-            score=found.raw,
-            explanation=explanation,
-            verdicts=verdicts,
-            chunk_verdicts=chunk_verdicts,
-            intermediate=intermediate,
-            details=details or {},
-        )
+    def of(cls, found: ProfileScore, explanation: str, **more: Any) -> ToolRun:
+        """Return the result of the tool's rule on these verdicts; ``more`` are further fields."""
+        return cls(status=found.status, score=found.raw, explanation=explanation, **more)
 
     @classmethod
     def failed(cls, explanation: str) -> ToolRun:
@@ -465,7 +448,8 @@ class ProfileMetric:
             if not 0 <= compat.score <= 1:
                 return replace(named, score=None, skip_reason=SkipReason.OUT_OF_RANGE)
             scored = replace(named, score=compat.score, skip_reason=None)
-            return _undecided(scored) if scored.label is Label.PASS and _is_mostly_open(scored) else scored
+            is_mostly_open = scored.counts.judged * 2 < scored.counts.total
+            return _undecided(scored) if scored.label is Label.PASS and is_mostly_open else scored
         return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.TOOL_NAN)
 
     async def _compat(self, record: RagRecord, found: MetricResult, steps: StepSession) -> Compat:
@@ -508,10 +492,6 @@ class ProfileMetric:
         if self.name == "context_relevance" and ragas:
             return [_rating_of_context(found.chunk_verdicts)] * 2
         return found.chunk_verdicts if self.name in _OF_CHUNKS else found.verdicts
-
-
-def _is_mostly_open(result: MetricResult) -> bool:
-    return result.counts.judged * 2 < result.counts.total
 
 
 def _undecided(result: MetricResult) -> MetricResult:

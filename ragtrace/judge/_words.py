@@ -17,7 +17,7 @@ from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from ragtrace.judge._grammars import ENGLISH, Grammar, Suffixes, grammar_of
+from ragtrace.judge.phrases import ENGLISH, Grammar, Suffixes, grammar_of
 from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences

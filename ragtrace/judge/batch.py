@@ -28,7 +28,6 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -51,7 +50,8 @@ from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
 from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, Judge
-from ragtrace.sqlite_file import SqliteForm, is_busy, open_private
+from ragtrace.process import SystemClock
+from ragtrace.sql import SqliteForm, is_busy, open_private
 
 if TYPE_CHECKING:
     import openai
@@ -77,12 +77,12 @@ _DRAWS_KNOWN: Final = 200_000
 _ENDED_KEPT: Final = 4
 _CLOCKS_DIFFER_S: Final = 3_600
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS batch (
+CREATE TABLE batch (
     key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
     has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS request (
+CREATE TABLE request (
     id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS request_batch ON request (batch);
+CREATE INDEX request_batch ON request (batch);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616762,  # "ragb"
@@ -90,7 +90,6 @@ _FORM: Final = SqliteForm(
     # two processes with the same requests would both pay
     pragmas=("locking_mode = EXCLUSIVE", "foreign_keys = ON"),
     busy_s=0,
-    unmarked_tables=frozenset({"batch", "request"}),
 )
 _KEPT_S: Final = 30 * 86_400
 """Batch files expire after this time (https://platform.openai.com/docs/api-reference/files/create)."""
@@ -106,15 +105,19 @@ class BatchJudge(JudgeLayer):
 
     def __init__(self, judge: Judge, lane: BatchLane) -> None:
         super().__init__(judge)
-        self._log = lane.log
+        self._lane = lane
 
     def unfinished(self) -> tuple[int, int]:
         """Count the batches that are pending at the provider, and their requests."""
-        return self._log.unfinished()
+        return self._lane.log.unfinished()
 
     def forget(self) -> None:
         """Forget the delivered replies; call it when a run has ended and its results are stored."""
-        self._log.forget_taken()
+        self._lane.log.forget_taken()
+
+    async def aclose(self) -> None:
+        """Stop polling. Batches continue at the provider."""
+        await self._lane.aclose()
 
 
 def batches_of(judge: Judge) -> BatchJudge | None:
@@ -137,12 +140,12 @@ def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
         log=BatchLog(settings.batches.path_of(shared)),
         settings=settings.batches,
     )
-    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane)
+    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane.post)
     return BatchJudge(judge, lane)
 
 
 class BatchLane:
-    """A `Transport` that sends posted requests in batches and returns their replies.
+    """Sends posted requests in batches and returns their replies.
 
     Only the failure of a single request is ``JudgeUnavailable``: a retry is a new request, which is paid for
     again.

@@ -23,12 +23,12 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import DecidedBy, Usage
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest
-from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, transaction
+from ragtrace.process import SystemClock
+from ragtrace.sql import SqliteForm, is_busy, open_private, transaction
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 from urllib.request import getproxies
 
@@ -43,7 +43,8 @@ from ragtrace.http import BodyTooLarge, ClientTls, UnreadableBody, client_option
 from ragtrace.judge.layers import JudgeCall, was_turned_down
 from ragtrace.judge.spec import OPENAI_KEY, BaseUrl, JudgeSettings, key_variable
 from ragtrace.model import Usage
-from ragtrace.off_loop import off_loop
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -447,18 +448,6 @@ class RequestRejected(Exception):
         return JudgeRefused(f"{who}: {advice} ({self.what})", usage=usage)
 
 
-class Transport(Protocol):
-    """Where requests go: an endpoint, or a replacement such as a batch."""
-
-    async def post(self, path: str, call: JudgeCall) -> Any:
-        """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release sockets."""
-        ...
-
-
 class Endpoint:
     """Asks one endpoint over a connection pool. Bound to the event loop that uses it first.
 
@@ -739,3 +728,12 @@ def _untraced() -> Iterator[None]:
 def _quiet_loggers() -> None:
     for name in _TALKATIVE:
         logging.getLogger(name).addFilter(lambda _record: otel_context.get_value(_JUDGING) is None)
+
+
+_LARGE_TEXT: Final = 1 << 16
+"""Bytes or characters: some milliseconds of parsing."""
+
+
+async def off_loop(size: int, work: Callable[..., T], *given: object) -> T:
+    """Return ``work(*given)``, done in a thread if the text that it reads is larger than 64 KiB."""
+    return await asyncio.to_thread(work, *given) if size > _LARGE_TEXT else work(*given)

@@ -33,7 +33,6 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge._grammars import ENGLISH, Grammar
 from ragtrace.judge._words import (
     POLARITY,
     PREFIX_CHARS,
@@ -51,7 +50,9 @@ from ragtrace.judge._words import (
 )
 from ragtrace.judge.layers import Limited
 from ragtrace.judge.phrases import (
+    ENGLISH,
     SENTENCE_ENDS,
+    Grammar,
     announces_answer,
     declines,
     is_bare_reply,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from importlib.metadata import EntryPoint
@@ -27,13 +27,12 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, Transport, azure_access, openai_access
+from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, off_loop, openai_access
 from ragtrace.judge.layers import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.off_loop import off_loop
 from ragtrace.plugins import load_plugin
 from ragtrace.ports import (
     Embedder,
@@ -58,7 +57,6 @@ _NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
 _SEED: Final = 20_240_501
 _MAX_REASONING_ROOM: Final = 32_768
 _LONG_OPENING: Final = 8
-_TIMES: Final = {1: "", 2: ", twice"}
 _LEAST_CONTEXT: Final = 256
 """No server's context is smaller; a count below it is no count of the prompt."""
 _FAR_BELOW: Final = 0.8
@@ -232,6 +230,10 @@ class Dialect:
         return self.json_mode and sampling is not None and sampling.json_object
 
 
+Post: TypeAlias = Callable[[str, JudgeCall], Awaitable[Any]]
+"""Posts a request to a path and returns the JSON of its reply, as `Endpoint.post` does."""
+
+
 class LanguageModelJudge:
     """Asks a language model for JSON of a given form, for free text, or for the probability of a *yes*.
 
@@ -246,9 +248,9 @@ class LanguageModelJudge:
         provider: str,
         dialect: Dialect,
         exchange: type[Exchange[Any]],
-        instead: Transport | None = None,
+        instead: Post | None = None,
     ) -> None:
-        """Take an endpoint, or ``instead`` of it another transport; ``exchange`` speaks its API.
+        """Open an endpoint, unless requests are posted by ``instead``; ``exchange`` speaks its API.
 
         Raises:
             ConfigError: the environment's proxy or the SDK's version cannot be used.
@@ -258,8 +260,11 @@ class LanguageModelJudge:
         )
         self.who = f"judge {settings.argument} at {access.host}"
         self.extra_body = settings.extra_body
-        self.reply_rules = settings.reply_rules
-        self.endpoint = instead or Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
+        self._endpoint: Endpoint | None = None
+        if instead is None:
+            self._endpoint = Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
+            instead = self._endpoint.post
+        self.post = instead
         self.doubts = UsageDoubts(self.who)
         self._dialect = dialect
         self._exchange = exchange
@@ -289,7 +294,8 @@ class LanguageModelJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.endpoint.aclose()
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
 
 
 class OpenAICompatibleJudge(LanguageModelJudge):
@@ -301,7 +307,7 @@ class OpenAICompatibleJudge(LanguageModelJudge):
         access: Access,
         *,
         dialect: Dialect | None = None,
-        instead: Transport | None = None,
+        instead: Post | None = None,
     ) -> None:
         super().__init__(
             settings,
@@ -337,7 +343,6 @@ class Exchange(Generic[ReplyT]):
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
     """Roles and contents that follow the request."""
-    corrected: int = 0
 
     async def run(self) -> ReplyT:
         """Ask until there is a value.
@@ -368,7 +373,7 @@ class Exchange(Generic[ReplyT]):
             )
             async with made(asked, self.judge.doubts) as call:
                 try:
-                    reply = await self.judge.endpoint.post(self.path, call)
+                    reply = await self.judge.post(self.path, call)
                 except RequestRejected as exc:
                     rejected = exc
                 else:
@@ -473,9 +478,9 @@ class Exchange(Generic[ReplyT]):
             if not self._finds_room(answer.usage):
                 raise self.error(JudgeCutOff, "the reply ended at the token limit")
             return None
-        text, rules = answer.text, self.judge.reply_rules
+        text = answer.text
         try:
-            return parse_reply(text, self.request.reply_type, strict=rules.strict_json)
+            return parse_reply(text, self.request.reply_type)
         except NotJson as exc:
             if declines(text[:_OPENING_CHARS]):
                 raise self._declined() from None
@@ -486,10 +491,8 @@ class Exchange(Generic[ReplyT]):
             fault: ValueError = exc
         except InvalidReply as exc:
             fault = exc
-        if self.corrected == rules.max_corrections:
-            times = _TIMES.get(self.corrected + 1, f", {self.corrected + 1} times")
-            raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
-        self.corrected += 1
+        if self.correction:
+            raise self.error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
         # an assistant's turn that is empty or ends in a blank is refused by some
         echoed = text[:_MOST_ECHOED_CHARS].strip() or "{}"

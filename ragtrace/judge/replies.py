@@ -6,14 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ragtrace._row_values import written_value
+from ragtrace._row_fields import written_value
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 JsonSchema: TypeAlias = dict[str, Any]
@@ -40,29 +39,17 @@ class NotJson(ValueError):
     """The reply holds no JSON object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyRules:
-    """What is done about replies that do not have the form that was asked for."""
-
-    strict_json: bool = False
-    """Accept a reply only if it is one bare JSON object: nothing is cut out of prose or repaired."""
-    max_corrections: int = 1
-    """How often a reply of the wrong form is sent back with its fault."""
-
-
-def parse_reply(text: str, reply_type: type[ReplyT], *, strict: bool = False) -> ReplyT:
+def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
     """Find the reply in a model's text: bare JSON, or JSON in fences, in prose, as Python writes it.
 
     The last object of the form counts, since models repeat the example before they answer. It may be within
-    another object or a tool's call, and the entries of a form's list may stand alone. If ``strict``, the text
-    must be one bare JSON object. Takes time linear in the text.
+    another object or a tool's call, and the entries of a form's list may stand alone. Takes time
+    linear in the text.
 
     Raises:
         NotJson: the text has no JSON object.
         InvalidReply: no object has the form.
     """
-    if strict:
-        return _fitting([_bare(text)], reply_type)
     text = _without_thoughts(text)
     if text.lstrip().startswith('"'):  # the object as a JSON string
         with suppress(ValueError):
@@ -70,15 +57,15 @@ def parse_reply(text: str, reply_type: type[ReplyT], *, strict: bool = False) ->
     values, broken = _decoded(text)
     entries = [] if broken else _entries(values, reply_type)
     with suppress(InvalidReply, NotJson):
-        return _fitting([*entries, *values], reply_type, _DEEPEST)
-    return _fitting(_repaired(text) or values, reply_type, _DEEPEST)
+        return _fitting([*entries, *values], reply_type)
+    return _fitting(_repaired(text) or values, reply_type)
 
 
-def _fitting(values: Sequence[Any], reply_type: type[ReplyT], depth: int = 0) -> ReplyT:
+def _fitting(values: Sequence[Any], reply_type: type[ReplyT]) -> ReplyT:
     """Return the last of the values that has the form, or has such a value within."""
     fault: ValidationError | None = None
     for value in reversed(values):
-        for inner in _with_inner(value, reply_type, depth):
+        for inner in _with_inner(value, reply_type, _DEEPEST):
             try:
                 return reply_type.model_validate(inner)
             except ValidationError as exc:
@@ -127,16 +114,6 @@ def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSc
     schema = _strict(schema, schema.pop("$defs", {}), bounded)
     assert isinstance(schema, dict)
     return schema
-
-
-def _bare(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise NotJson("the reply is not one bare JSON object") from None
-    if not isinstance(value, dict):
-        raise NotJson("the reply is not one bare JSON object")
-    return value
 
 
 def _without_thoughts(text: str) -> str:

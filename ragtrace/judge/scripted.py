@@ -54,7 +54,7 @@ from ragtrace.judge_forms import (
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.sentences import split_sentences
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ScriptedT = TypeVar("ScriptedT")

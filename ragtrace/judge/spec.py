@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ragtrace.errors import ConfigError
@@ -31,7 +31,6 @@ from ragtrace.judge.layers import (
     retried,
     screened,
 )
-from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Embedder, Embeddings, Judge
@@ -199,8 +198,6 @@ class JudgeSettings:
     """Added to each request; they override ragtrace's own headers. They may hold keys."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Extra body parameters; they override ours, and are part of the evaluator's version."""
-    reply_rules: ReplyRules = field(default_factory=ReplyRules)
-    """Whether replies are repaired, and how often one is sent back."""
 
     @property
     def parameters(self) -> str:
@@ -209,12 +206,6 @@ class JudgeSettings:
             return ""
         text = json.dumps(self.extra_body, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-JudgeFactory: TypeAlias = Callable[[JudgeSettings], Judge]
-"""The type of the entry points ``ragtrace.judges``."""
-EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
-"""The type of the entry points ``ragtrace.embedders``."""
 
 
 def open_judge(
@@ -255,9 +246,8 @@ def open_judge(
         judge = around(judge)
     judge = Metered(Limited(Retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
     if cache and not judge.identity.computes:
-        # elsewhere the same name may be another model; a strict judge must not find what another one repaired
-        place = f"{spec} {_endpoint(spec, given)}{' strict' if given.reply_rules.strict_json else ''}"
-        judge = cached(judge, CacheFile(cache), place=place)
+        # elsewhere the same name may be another model
+        judge = cached(judge, CacheFile(cache), place=f"{spec} {_endpoint(spec, given)}")
     return judge
 
 

@@ -1,19 +1,31 @@
-"""Metrics of the answer: by the question, by a reference, and by where its wrong claims come from."""
+"""Metrics of the answer: by the question, by a reference, by where its wrong claims come from, and by a
+criterion of one's own; and the RAG score: three scores in one number, and a diagnosis of where a call
+fails.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import fsum, isclose
 from statistics import fmean
+from typing import Final
 
-from ragtrace.metrics.asking import both
+from ragtrace.errors import ConfigError, JudgeUnable
+from ragtrace.metrics.asking import both, together
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
-from ragtrace.metrics.faithfulness import nothing_stated
+from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness, nothing_stated
+from ragtrace.metrics.retrieval import ChunkPrecision
 from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.metrics.steps import cosine
 from ragtrace.model import (
     OF_REFERENCE,
+    Diagnosis,
     Direction,
     Intermediate,
     Part,
@@ -272,3 +284,232 @@ def _shown(right: Verdict, source: Verdict) -> Verdict:
         quote=source.quote,
         quote_verified=source.quote_verified,
     )
+
+
+DEFAULT_WEIGHTS: Mapping[str, float] = {
+    "faithfulness": 0.4,
+    "answer_relevance": 0.3,
+    "chunk_precision": 0.3,
+}
+HIGH = 0.5
+"""The score from which chunk precision and faithfulness count as high."""
+
+_SAID = {
+    Diagnosis.HEALTHY: "healthy",
+    Diagnosis.GENERATION_PROBLEM: "generation problem: the chunks are relevant, and the answer leaves them",
+    Diagnosis.RETRIEVAL_NOISE: "retrieval noise: most chunks are irrelevant, and the model copes",
+    Diagnosis.RETRIEVAL_FAILURE: "retrieval failure: most chunks are irrelevant, and the model invents",
+}
+
+
+class RagScore(ClaimMetric):
+    """Measures a RAG call as a whole: faithfulness, answer relevance and chunk precision in one number.
+
+    score = 0.4 faithfulness + 0.3 answer relevance + 0.3 chunk precision; the weights are configurable and
+    must add up to 1. If a part with a weight has no score, there is no RAG score (``missing_part``).
+
+    Diagnosis, with *high* from 0.5 on: chunk precision and faithfulness high: ``healthy``; only chunk
+    precision high: ``generation_problem``; only faithfulness high: ``retrieval_noise``; neither:
+    ``retrieval_failure``. It is present whenever these two have a score.
+
+    Passes if faithfulness passes and the score is 0.5 or more.
+
+    Details: the three scores by name. The verdicts are those of faithfulness and of the chunks.
+
+    Source: ragtrace's own convention. Look at the parts before you act on the sum.
+    """
+
+    name = "rag_score"
+    needs = (Part.QUESTION, Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "relevance", "verify", "chunks")
+    passes = f"score >= 0.5 and {ClaimMetric.passes}"
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(
+            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
+        )
+        self.weights = checked_weights(weights or DEFAULT_WEIGHTS)
+        self._parts: tuple[BuiltInMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        if self.weights == DEFAULT_WEIGHTS:
+            return super().version
+        weights = "-".join(f"{self.weights.get(name, 0.0):g}" for name in DEFAULT_WEIGHTS)
+        return f"{super().version}-{weights}"
+
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
+        """Measure the parts concurrently, and compute their weighted sum."""
+        found = await together(part.find(record, steps) for part in self._parts)
+        parts = {part.name: finding for part, finding in zip(self._parts, found, strict=True)}
+        scores = {name: part.score for name, part in parts.items()}
+        diagnosis = diagnose(scores["chunk_precision"], scores["faithfulness"])
+        missing = [name for name in self.weights if scores[name] is None]
+        return MetricFinding(
+            score=None if missing else _weighed(scores, self.weights),
+            skip_reason=SkipReason.MISSING_PART if missing else None,
+            explanation="; ".join([*_absences(missing, parts), *([_SAID[diagnosis]] if diagnosis else [])]),
+            verdicts=parts["faithfulness"].verdicts,
+            chunk_verdicts=parts["chunk_precision"].chunk_verdicts,
+            details=readings(**scores),
+            diagnosis=diagnosis,
+            parts=parts,
+        )
+
+    def score_of(self, finding: MetricFinding) -> float | None:
+        """Weigh the scores of the parts, counted out of their verdicts."""
+        scores = {part.name: part.score_of(finding.parts[part.name]) for part in self._parts}
+        return None if any(scores[name] is None for name in self.weights) else _weighed(scores, self.weights)
+
+    def filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
+        """Put labels where the judge left verdicts out, in each part its own."""
+        is_best = claims is self.good
+        parts = {
+            part.name: part.filled(finding.parts[part.name], part.good if is_best else part.wrong, chunks)
+            for part in self._parts
+        }
+        return replace(super().filled(finding, claims, chunks), parts=parts)
+
+
+def diagnose(chunk_precision: float | None, faithfulness: float | None) -> Diagnosis | None:
+    """Return where a RAG call fails; ``None`` if a score is missing."""
+    if chunk_precision is None or faithfulness is None:
+        return None
+    if chunk_precision >= HIGH:
+        return Diagnosis.HEALTHY if faithfulness >= HIGH else Diagnosis.GENERATION_PROBLEM
+    return Diagnosis.RETRIEVAL_NOISE if faithfulness >= HIGH else Diagnosis.RETRIEVAL_FAILURE
+
+
+def _weighed(scores: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
+    weighed = fsum((scores[name] or 0.0) * weight for name, weight in weights.items())
+    return min(1.0, weighed)  # weights may exceed 1 by a rounding error
+
+
+def _absences(missing: list[str], parts: Mapping[str, MetricFinding]) -> list[str]:
+    return [f"no {name} ({parts[name].skip_reason}: {parts[name].explanation})" for name in missing]
+
+
+def checked_weights(weights: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the weights that are not 0.
+
+    Raises:
+        ConfigError: a part does not exist, or they do not add up to 1.
+    """
+    if strange := weights.keys() - DEFAULT_WEIGHTS.keys():
+        raise ConfigError(f"rag_score has no part {min(strange)!r}: weigh {', '.join(DEFAULT_WEIGHTS)}")
+    if not all(0 <= weight <= 1 for weight in weights.values()) or not isclose(fsum(weights.values()), 1):
+        raise ConfigError(f"the weights of rag_score are {dict(weights)!r}: give shares that add up to 1")
+    return {name: weight for name, weight in weights.items() if weight}
+
+
+_MOST_CHARS: Final = 500
+_MOST_NAME_CHARS: Final = 40
+
+
+class Criterion(BuiltInMetric):
+    """Measures whether the answer meets a criterion, such as "The answer names the next step".
+
+    score = 1 if it does, else 0. The judge sees the question and the answer, not the chunks. All criteria of
+    an evaluation share one request. The verdict has the judge's reason, and a quote if it is in the answer.
+
+    Details: ``quotes_unverified``: 1 if the judge's quote was not found in the answer or there is none.
+    """
+
+    needs = (Part.ANSWER,)
+    uses = ("criteria",)
+    good, wrong = VerdictLabel.MET, VerdictLabel.NOT_MET
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        criterion: str,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+    ) -> None:
+        """Take the criterion, which is part of the version.
+
+        Raises:
+            ConfigError: it is empty or too long, or a rule or a prompt cannot be used.
+        """
+        self.name, self.criterion = name, checked_criterion(criterion, name)
+        super().__init__(
+            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
+        )
+
+    @property
+    def version(self) -> str:
+        """Changes with the text of the criterion."""
+        return f"{super().version}-{hashlib.sha256(self.criterion.encode()).hexdigest()[:8]}"
+
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
+        """Ask the judge."""
+        try:
+            verdict = await steps.criterion(self.criterion)
+        except JudgeUnable as exc:
+            what = f"{exc}: a criterion takes a language model, such as openai:MODEL"
+            raise JudgeUnable(what, usage=exc.usage) from exc
+        if verdict.label is VerdictLabel.UNJUDGED:
+            return MetricFinding(
+                skip_reason=SkipReason.ALL_UNJUDGED, explanation="criterion unjudged", verdicts=(verdict,)
+            )
+        is_met = verdict.label is VerdictLabel.MET
+        return MetricFinding(
+            score=float(is_met),
+            explanation="criterion met" if is_met else "criterion not met",
+            verdicts=(verdict,),
+            details=readings(quotes_unverified=not verdict.quote_verified),
+        )
+
+
+def checked_criterion(text: object, name: str) -> str:
+    """Return the criterion on one line.
+
+    Raises:
+        ConfigError: it is no text, empty, or too long.
+    """
+    line = " ".join(text.split()) if isinstance(text, str) else ""
+    if not line:
+        raise ConfigError(
+            f"the criterion {name!r} is empty: say what the answer must do, such as"
+            ' "The answer names the next step"'
+        )
+    if len(line) > _MOST_CHARS:
+        raise ConfigError(
+            f"the criterion {name!r} has {len(line):,} characters, of at most {_MOST_CHARS}: ask one thing"
+            " that is met or not, and make several criteria of several"
+        )
+    return line
+
+
+def criterion_named(given: str) -> tuple[str, str]:
+    """Return name and text of ``NAME=TEXT``, or of a text, whose words make the name.
+
+    Raises:
+        ConfigError: the text has no word that could be in a name.
+    """
+    if named := _NAMED.fullmatch(given.strip()):
+        return named[1], named[2]
+    plain = unicodedata.normalize("NFKD", given).encode("ascii", "ignore").decode().lower()
+    slug = "_".join(re.findall(r"[a-z0-9]+", plain))
+    if len(slug) > _MOST_NAME_CHARS:
+        slug = slug[: _MOST_NAME_CHARS + 1].rpartition("_")[0] or slug[:_MOST_NAME_CHARS]
+    if not slug and given.strip():
+        raise ConfigError(
+            "no name can be made of the criterion's words: write NAME=TEXT, such as next_step=…"
+        )
+    return (slug if slug[:1].isalpha() else f"criterion_{slug}".rstrip("_")), given
+
+
+_NAMED: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)=(.*)", re.DOTALL)

@@ -20,7 +20,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.files import replace_file
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 
 DEFAULT_THRESHOLD = 0.5
 """Where a score is cut if nothing was measured."""

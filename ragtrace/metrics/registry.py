@@ -11,20 +11,19 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.metrics.criterion import Criterion
-from ragtrace.model import Direction, MetricFailure, MetricResult, Part
+from ragtrace.metrics.answers import Criterion
+from ragtrace.model import Direction, MetricFailure, MetricResult
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
-from ragtrace.ports import Metric, pass_condition
+from ragtrace.ports import Metric
 from ragtrace.scoring import PROFILES, canonical
 
 GROUP = "ragtrace.metrics"
 OWN_PROFILE = "ragtrace"
-_BUILT_IN = {
+BUILT_IN = {
     "answer_relevance": "ragtrace.metrics.answers:AnswerRelevance",
     "chunk_precision": "ragtrace.metrics.retrieval:ChunkPrecision",
     "citation_precision": "ragtrace.metrics.citations:CitationPrecision",
@@ -38,7 +37,7 @@ _BUILT_IN = {
     "hallucination": "ragtrace.metrics.faithfulness:Hallucination",
     "noise_sensitivity": "ragtrace.metrics.answers:NoiseSensitivity",
     "question_similarity": "ragtrace.metrics.answers:QuestionSimilarity",
-    "rag_score": "ragtrace.metrics.rag_score:RagScore",
+    "rag_score": "ragtrace.metrics.answers:RagScore",
     "retrieval_mrr": "ragtrace.metrics.retrieval:RetrievalReciprocalRank",
     "retrieval_ndcg": "ragtrace.metrics.retrieval:RetrievalNdcg",
     "retrieval_recall": "ragtrace.metrics.retrieval:RetrievalRecall",
@@ -46,25 +45,6 @@ _BUILT_IN = {
 _TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool:open_tool_metric", GROUP)
 _PROFILED = EntryPoint("profile", "ragtrace.compat.tool:ProfileMetric", GROUP)
 """Scores the verdicts of a built-in metric by another tool's rule."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricInfo:
-    """The description of a metric."""
-
-    name: str
-    profile: str
-    needs: tuple[Part, ...]
-    """The required parts of a record; without one of them, the record is skipped."""
-    direction: Direction
-    version: str
-    """Changes whenever the same verdicts could give another score."""
-    threshold: float | None
-    """The default score where ``pass`` begins; ``None`` if `pass_when` uses more than the score."""
-    pass_when: str
-    """The default pass rule, for example ``score >= 0.5``."""
-    description: str
-    """A one-line description."""
 
 
 def metric_named(
@@ -103,7 +83,7 @@ def metric_named(
         options["pass_when"] = pass_when
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
-    points = find_plugins(GROUP, _BUILT_IN)
+    points = find_plugins(GROUP, BUILT_IN)
     if criterion is not None:
         if canonical(name) in points or profile != OWN_PROFILE:
             raise ConfigError(
@@ -112,7 +92,8 @@ def metric_named(
                 else f"{name!r} is a criterion, which follows no other tool's rules: leave out {profile!r}"
             )
         return make_metric(Criterion, named=name, name=name, criterion=criterion, **options)
-    keys = [_key(known_as, profile) for known_as in (name, canonical(name))]
+    suffix = "" if profile == OWN_PROFILE else f".{profile}"
+    keys = [f"{known_as}{suffix}" for known_as in (name, canonical(name))]
     key = next((key for key in keys if key in points), keys[0])
     if key not in points:
         if profile in PROFILES and canonical(name) in points:
@@ -120,30 +101,6 @@ def metric_named(
         there = ", ".join(sorted(points))
         raise ConfigError(f"there is no metric {key!r}: choose from {there}, or name code: ./FILE.py:NAME")
     return make_metric(load_plugin(points[key]), named=key, **options)
-
-
-def available_metrics() -> tuple[MetricInfo, ...]:
-    """List the metrics that can be named, in the order of their names."""
-    points = find_plugins(GROUP, _BUILT_IN)
-    return tuple(_describe(name, load_plugin(points[name])) for name in sorted(points))
-
-
-def _key(name: str, profile: str) -> str:
-    return name if profile == OWN_PROFILE else f"{name}.{profile}"
-
-
-def _describe(name: str, make: Any) -> MetricInfo:
-    metric = make_metric(make, named=name)
-    return MetricInfo(
-        name=metric.name,
-        profile=metric.profile,
-        needs=tuple(metric.needs),
-        direction=metric.direction,
-        version=metric.version,
-        threshold=metric.threshold,
-        pass_when=pass_condition(metric),
-        description=(type(metric).__doc__ or "").strip().partition("\n")[0],
-    )
 
 
 def tool_metric_named(

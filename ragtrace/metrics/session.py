@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
     LATER,
@@ -57,6 +56,7 @@ from ragtrace.model import (
     content_sha256,
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.process import SystemClock
 from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
@@ -142,7 +142,12 @@ class StepSession:
     def runs(self) -> tuple[StepRun, ...]:
         """The steps that this view used, in the order of the table; those of other tools come as asked."""
         used = (step for key, step in self._shared.items() if key in self.asked)
-        return tuple(sorted((run for step in used for run in step.runs), key=_place))
+        return tuple(
+            sorted(
+                (run for step in used for run in step.runs),
+                key=lambda run: _PLACES.get(run.step, len(_PLACES)),
+            )
+        )
 
     def spent_on(self, *keys: str) -> Usage:
         """Return the judge's usage in these steps."""
@@ -358,10 +363,6 @@ class StepSession:
 
 def _as_chunk(name: str, text: str | None) -> Chunk:
     return Chunk(id=name, text=text)
-
-
-def _place(run: StepRun) -> int:
-    return _PLACES.get(run.step, len(_PLACES))
 
 
 _PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}

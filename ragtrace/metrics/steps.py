@@ -130,7 +130,13 @@ async def _ask_statements(
         ),
     )
     reply = await material.judge.ask(EXTRACT.request(given, material, again=again))
-    return _Found((_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings)),))
+    return _Found(
+        (
+            _Part.check(
+                reply.value, asked={sentence.number for sentence in part}, shown=(*part, *surroundings)
+            ),
+        )
+    )
 
 
 def _fail_whole(part: Sequence[Sentence], error: JudgeCutOff) -> _Found:
@@ -196,10 +202,6 @@ class _Found(PartialAnswers[Sentence]):
         return self
 
 
-def _numbers(sentences: Iterable[Sentence]) -> set[int]:
-    return {sentence.number for sentence in sentences}
-
-
 def _numbered(sentences: Iterable[Sentence]) -> tuple[NumberedText, ...]:
     return tuple(NumberedText(number=sentence.number, text=sentence.text) for sentence in sentences)
 
@@ -231,14 +233,18 @@ class _Part:
         cited = [(_sources(claim, texts), claim) for claim in given if claim.text.strip()]
         known = [(numbers, claim) for numbers, claim in cited if numbers & texts.keys()]
         return cls(
-            stated=tuple(_stated(numbers & asked, claim) for numbers, claim in known if numbers & asked),
+            stated=tuple(
+                _Stated(
+                    sentences=tuple(sorted(numbers & asked)),
+                    text=" ".join(claim.text.split()),
+                    kind=claim.kind,
+                )
+                for numbers, claim in known
+                if numbers & asked
+            ),
             rejected=len(given) - len(known),
             refusal=reply.refusal,
         )
-
-
-def _stated(sentences: set[int], claim: ExtractedClaim) -> _Stated:
-    return _Stated(sentences=tuple(sorted(sentences)), text=" ".join(claim.text.split()), kind=claim.kind)
 
 
 def _sources(claim: ExtractedClaim, texts: Mapping[int, str]) -> set[int]:
@@ -260,16 +266,12 @@ def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtract
     factual = (statement.claim for statement in statements if statement.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return ClaimExtraction(
-        claims=tuple(_indexed(claim, index) for index, claim in enumerate(factual)),
+        claims=tuple(replace(claim, index=index) for index, claim in enumerate(factual)),
         statements=statements,
         refusal=bool(parts) and all(part.refusal for part in parts),
         sentence_coverage=len(covered) / len(sentences) if sentences else None,
         rejected=sum(part.rejected for part in parts),
     )
-
-
-def _indexed(claim: Claim, index: int) -> Claim:
-    return claim if claim.index == index else replace(claim, index=index)
 
 
 def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:
@@ -322,16 +324,14 @@ def _unjudged(claim: Claim, number: int, replies: ItemReplies[Any]) -> Verdict:
     )
 
 
-def _render_relevance(given: RelevanceInput, code: str) -> str:
-    return fenced(code, [("question", [given.question]), numbered_section("statements", given.statements)])
-
-
-RELEVANCE: Final = Step(
+RELEVANCE: Final[Step[RelevanceInput, RelevanceReply, tuple[Verdict, ...]]] = Step(
     name="relevance",
     prompts=("relevance",),
     after=("extract",),
     reply=RelevanceReply,
-    render=_render_relevance,
+    render=lambda given, code: fenced(
+        code, [("question", [given.question]), numbered_section("statements", given.statements)]
+    ),
     output_tokens=lambda given: output_tokens([""] * len(given.statements)),
     items="statements",
     run=grade_statements,
@@ -599,15 +599,11 @@ async def regenerate_questions(material: Material) -> Regeneration:
     return Regeneration(questions=tuple(questions), noncommittal=reply.value.noncommittal)
 
 
-def _render_questions(given: QuestionsInput, code: str) -> str:
-    return fenced(code, [("answer", [given.answer])])
-
-
-QUESTIONS: Final = Step(
+QUESTIONS: Final[Step[QuestionsInput, QuestionsReply, Regeneration]] = Step(
     name="questions",
     prompts=("questions",),
     reply=QuestionsReply,
-    render=_render_questions,
+    render=lambda given, code: fenced(code, [("answer", [given.answer])]),
     output_tokens=lambda given: _QUESTION_TOKENS,
     run=regenerate_questions,
 )

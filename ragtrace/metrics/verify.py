@@ -106,7 +106,11 @@ class CheckedVerdicts:
 
     def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
         """Apply a second look, which changes a claim to supported only with a quote from the chunks."""
-        found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
+        found = {
+            number: ruling
+            for number, ruling in second.rulings.items()
+            if ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
+        }
         return CheckedVerdicts(
             rulings={**self.rulings, **found},
             rejected=self.rejected + second.rejected,
@@ -194,10 +198,6 @@ def _chosen(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
 
 def _confidence(ruling: CheckedVerdict) -> float:
     return ruling.confidence or 0.0
-
-
-def _is_proven(ruling: CheckedVerdict) -> bool:
-    return ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
 
 
 def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> CheckedVerdict:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragtrace.quality.report import EffortFigures, GroupFigures, MetricFigures, QualityReport
+from ragtrace.quality.report import DETECTED_DROP, EffortFigures, GroupFigures, MetricFigures, QualityReport
 
 VERSION: Final = 1
 
@@ -101,7 +101,9 @@ def _metric(metric: MetricFigures) -> dict[str, Any]:
 def _effort(found: EffortFigures) -> dict[str, Any]:
     effort = found.effort
     return {
-        **_told(found, "metric", "drop", "judged", priced_answers="priced", judged_in_days="days"),
+        "metric": found.metric,
+        "drop": DETECTED_DROP,
+        **_told(found, "judged", priced_answers="priced", judged_in_days="days"),
         "answers": effort.answers if effort else None,
         "dollars": effort.dollars if effort else None,
         "days": effort.days if effort else None,

@@ -40,6 +40,7 @@ DIMENSIONS: Final[Mapping[str, str]] = {
 NONE: Final = "(none)"
 _MOST_NAMED: Final = 3
 _MOST_GROUPS: Final = 50
+_MOST_ALONE: Final = 2_000
 
 ClaimLabels = Mapping[str, VerdictLabel]
 """The verdicts on the claims of an answer, by their text."""
@@ -487,16 +488,16 @@ def _unpaired(
 
 
 def near_questions(
-    first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer], *, most: int = 2_000
+    first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer]
 ) -> list[tuple[str, str]]:
     """Return questions that share four fifths of their words, of the first ones without a partner."""
-    words = [{*_WORD.findall(each.question)} for each in second[:most]]
+    words = [{*_WORD.findall(each.question)} for each in second[:_MOST_ALONE]]
     places: dict[str, list[int]] = defaultdict(list)
     for at, found in enumerate(words):
         for word in found:
             places[word].append(at)
     near = []
-    for answer in first[:most]:
+    for answer in first[:_MOST_ALONE]:
         own = {*_WORD.findall(answer.question)}
         rarest = sorted(own & places.keys(), key=lambda word: len(places[word]))[:_RAREST]
         others = {at for word in rarest for at in places[word][:_MOST_GROUPS]}

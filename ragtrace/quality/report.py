@@ -124,12 +124,15 @@ class GroupFigures:
         return next((metric for metric in self.metrics if metric.metric == name), None)
 
 
+DETECTED_DROP: Final = 0.05
+"""Of the pass rate: the report says how many answers it takes to detect it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffortFigures:
     """What it takes to detect a drop in the pass rate of a metric."""
 
     metric: str
-    drop: float
     effort: DetectionEffort | None
     """``None`` if the pass rate is lower than the drop."""
     priced: int
@@ -140,7 +143,7 @@ class EffortFigures:
     """The time between the first and the last of them; ``None`` if they are less than an hour apart."""
 
 
-def effort_figures(found: MetricFigures, group: GroupSample, drop: float) -> EffortFigures | None:
+def effort_figures(found: MetricFigures, group: GroupSample) -> EffortFigures | None:
     """Say what it takes to detect a drop in the pass rate; ``None`` if there is no pass rate."""
     if found.passing is None:
         return None
@@ -148,13 +151,13 @@ def effort_figures(found: MetricFigures, group: GroupSample, drop: float) -> Eff
     days = length_ns / _DAY_NS if length_ns >= _HOUR_NS else None
     effort = detection_effort(
         found.passing.mean,
-        drop,
+        DETECTED_DROP,
         design_effect=found.passing.records / (found.passing.size or found.passing.effective),
         dollars_an_answer=group.cost_usd / group.priced if group.priced else None,
         answers_a_day=found.judged / days if days else None,
     )
     return EffortFigures(
-        metric=found.metric, drop=drop, effort=effort, priced=group.priced, judged=found.judged, days=days
+        metric=found.metric, effort=effort, priced=group.priced, judged=found.judged, days=days
     )
 
 
@@ -165,7 +168,7 @@ def is_corrected(metric: str, judges: set[str], measured: MeasuredJudge | None) 
     return all(is_judge(judge, measured.name) for judge in judges)
 
 
-MOST_GROUPS: Final = 200
+_MOST_GROUPS: Final = 200
 """So many are shown: the hours of a week, or the groups with the most answers."""
 
 
@@ -179,8 +182,6 @@ class ReportRequest:
     judge: str | None = None
     cheap: str | None = None
     measured: MeasuredJudge | None = None
-    drop: float | None = None
-    most_groups: int = MOST_GROUPS
 
     def collector(self, *, joins_screen: bool = False) -> AnswerCollector:
         """Return what collects the answers of such a report, with what a screen said of all, if it did."""
@@ -260,9 +261,8 @@ class QualityReport:
     """Periods in order of time, other groups by their number of answers."""
     groups_left_out: int
     comparisons: tuple[Comparison, ...]
-    drop: float | None
     effort: EffortFigures | None
-    """What it takes to detect the drop; ``None`` without a pass rate."""
+    """``None`` without a pass rate."""
     measured: MeasuredJudge | None
     reviewed: ReviewedFigures | None
     """``None`` if no reviews were named."""
@@ -290,7 +290,7 @@ def quality_report(
     whole = GroupFigures("", found.whole, request.measured)
     groups = _groups(request, found)
     first = next((metric for metric in whole.metrics if metric.passing), None)
-    effort = effort_figures(first, found.whole, request.drop) if first and request.drop else None
+    effort = effort_figures(first, found.whole) if first else None
     of_both = [whole] if request.by and request.by.is_time else [whole, *groups]
     return QualityReport(
         place=place,
@@ -302,7 +302,6 @@ def quality_report(
         groups=groups,
         groups_left_out=sum(bool(group.answers) for group in found.groups.values()) - len(groups),
         comparisons=tuple(_of_periods(request, of_both, baseline)) if baseline else (),
-        drop=request.drop,
         effort=effort,
         measured=request.measured,
         reviewed=_reviewed(whole, pairs) if pairs else None,
@@ -323,10 +322,10 @@ def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigure
     """Estimate the newest periods, or the groups with the most answers."""
     names = [name for name in found.groups if found.groups[name].answers]
     if request.by is not None and request.by.is_time:
-        names = sorted(names)[-request.most_groups :]
+        names = sorted(names)[-_MOST_GROUPS:]
     else:
         names.sort(key=lambda name: (-found.groups[name].answers, name))
-        names = names[: request.most_groups]
+        names = names[:_MOST_GROUPS]
     return tuple(GroupFigures(name, found.groups[name], request.measured) for name in names)
 
 

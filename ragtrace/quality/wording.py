@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ragtrace.quality.collecting import DisputeCount
 from ragtrace.quality.report import (
+    DETECTED_DROP,
     Comparison,
     EffortFigures,
     GroupFigures,
@@ -118,9 +119,9 @@ def compared(one: Comparison) -> str:
 
 def effort(found: EffortFigures) -> str:
     """Say what it takes to detect a drop."""
-    what = f"a drop of {100 * found.drop:g} points in the pass rate of {found.metric}"
+    what = f"a drop of {100 * DETECTED_DROP:g} points in the pass rate of {found.metric}"
     if found.effort is None:
-        return f"The pass rate of {found.metric} is too low to fall by {100 * found.drop:g} points."
+        return f"The pass rate of {found.metric} is too low to fall by {100 * DETECTED_DROP:g} points."
     said = f"To detect {what}: {found.effort.answers:,} judged answers in each of two periods"
     if found.effort.dollars is not None:
         said += f", ${found.effort.dollars:,.2f} each at the mean of {found.priced:,} answers of known cost"

@@ -24,7 +24,6 @@ from ragtrace.answers.rows import ROW_FIELDS, SCHEMA_VERSION, answer_row
 from ragtrace.answers.shown import FILTERS, SKIP_MEANINGS, shown_answer
 from ragtrace.answers.summary import facts_of, summary_of_judged
 from ragtrace.errors import ConfigError
-from ragtrace.escaping import one_json_line, spreadsheet_text
 from ragtrace.extras import install_command
 from ragtrace.files import PendingFile, open_private, sync_folder
 from ragtrace.model import (
@@ -40,6 +39,7 @@ from ragtrace.model import (
     outcome_of,
 )
 from ragtrace.stats import RunningMean, Weighed, WeightedMean
+from ragtrace.text import one_json_line, spreadsheet_text
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -450,8 +450,8 @@ def _share(passing: Iterable[bool], total: int, *, empty: Compat) -> Compat:
     return _ok(sum(passing) / total) if total else empty
 
 
-def _ragas_faithfulness(given: ScoringVerdicts) -> Compat:
-    return _share(map(_yes, given.grades), len(given.grades), empty=_NAN)
+def _share_of_yes(empty: Compat) -> Rule:
+    return lambda given: _share(map(_yes, given.grades), len(given.grades), empty=empty)
 
 
 def _ragas_questions(given: ScoringVerdicts) -> Compat:
@@ -563,10 +563,6 @@ def _promptfoo_questions(given: ScoringVerdicts) -> Compat:
     return _ok(_mean_cosine(given)) if given.questions else _GRADER_ERROR
 
 
-def _promptfoo_recall(given: ScoringVerdicts) -> Compat:
-    return _share(map(_yes, given.grades), len(given.grades), empty=_GRADER_ERROR)
-
-
 def _promptfoo_context_relevance(given: ScoringVerdicts) -> Compat:
     """The unit is the context: it counts if anything in it is relevant."""
     relevant = [any(map(_yes, verdicts)) for verdicts in given.per_context]
@@ -580,10 +576,6 @@ def _rag_evals_faithfulness(given: ScoringVerdicts) -> Compat:
 def _rag_evals_precision(given: ScoringVerdicts) -> Compat:
     """A plain mean that ignores ranks; without chunks, it divides by zero."""
     return _share(map(_yes, given.grades), given.total, empty=_RAISES)
-
-
-def _rag_evals_relevance(given: ScoringVerdicts) -> Compat:
-    return _ok(given.number)
 
 
 def _of_claims(reading: Callable[[VerdictCounts], float | None]) -> Rule:
@@ -624,7 +616,7 @@ def _counts(grades: Sequence[Grade]) -> tuple[int, int, int]:
 
 
 _RAGAS: Mapping[str, tuple[Read, Rule]] = {
-    "faithfulness": (read_verdicts, _ragas_faithfulness),
+    "faithfulness": (read_verdicts, _share_of_yes(_NAN)),
     "answer_relevance": (read_questions_made, _ragas_questions),
     "context_precision": (read_verdicts, _ragas_precision),
     "context_recall": (read_verdicts, _ragas_recall),
@@ -645,7 +637,7 @@ RULES: Mapping[str, Mapping[str, tuple[Read, Rule]]] = {
         **_RAGAS,
         "answer_relevance": (read_questions_made, _ragas_legacy_questions),
         "context_precision": (read_verdicts, _ragas_legacy_precision),
-        "context_recall": (read_verdicts, _ragas_faithfulness),
+        "context_recall": (read_verdicts, _share_of_yes(_NAN)),
         "context_relevance": (read_ratings_given, _ragas_legacy_ratings),
         "groundedness": (read_ratings_given, _ragas_legacy_ratings),
     },
@@ -654,12 +646,12 @@ RULES: Mapping[str, Mapping[str, tuple[Read, Rule]]] = {
     "promptfoo": {
         "faithfulness": (read_verdicts, _promptfoo_faithfulness),
         "answer_relevance": (read_questions_made, _promptfoo_questions),
-        "context_recall": (read_verdicts, _promptfoo_recall),
+        "context_recall": (read_verdicts, _share_of_yes(_GRADER_ERROR)),
         "context_relevance": (read_contexts, _promptfoo_context_relevance),
     },
     "rag_evals": {
         "faithfulness": (read_verdicts, _rag_evals_faithfulness),
-        "answer_relevance": (read_number, _rag_evals_relevance),
+        "answer_relevance": (read_number, lambda given: _ok(given.number)),
         "context_precision": (read_verdicts, _rag_evals_precision),
         "chunk_precision": (read_verdicts, _rag_evals_precision),
     },

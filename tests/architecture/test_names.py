@@ -14,14 +14,14 @@ PUBLIC = {
         " evaluate_records_async evaluate_sync feedback flush generation instrument rag retrieval statistics"
         " uninstrument update"
     ),
-    "ragtrace.backends": "MemorySink open_reader open_sink",
-    "ragtrace.capture.privacy.policy": "ContentFilter ContentPolicy",
+    "ragtrace.backends": "MemorySink",
+    "ragtrace.capture.privacy.policy": "ContentFilter",
     "ragtrace.errors": (
         "ConfigError InputError JudgeError JudgeNonsense JudgeRefused JudgeTimeout JudgeUnable"
-        " JudgeUnavailable RagtraceError SendError"
+        " JudgeUnavailable SendError"
     ),
     "ragtrace.judge": "JudgeSettings JudgeSpec open_judge",
-    "ragtrace.metrics": "RagScore StepLimits StepSession VerifySettings available_metrics metric_named",
+    "ragtrace.metrics": "StepLimits StepSession metric_named",
     "ragtrace.metrics.fence": "fence_code fenced",
     "ragtrace.metrics.sentences": "Sentence split_sentences",
     "ragtrace.model": (

@@ -28,6 +28,4 @@ def test_one_door_opens_sqlite_files() -> None:
         and isinstance(node.func, ast.Attribute)
         and ast.unparse(node.func) in {"sqlite3.connect", "sqlite3.Connection"}
     }
-    assert {name for name in openers if not name.startswith("ragtrace_collector.store.")} == {
-        "ragtrace.sqlite_file"
-    }
+    assert {name for name in openers if not name.startswith("ragtrace_collector.store.")} == {"ragtrace.sql"}

@@ -110,8 +110,9 @@ def _public_names(tree: ast.Module) -> list[str]:
 
 
 def _is_protocol(node: ast.AST) -> bool:
+    """Say whether a class is a port; `asyncio.Protocol` is none."""
     bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
-    return any(base.partition("[")[0].rpartition(".")[2] == "Protocol" for base in bases)
+    return any(base.partition("[")[0] in ("Protocol", "typing.Protocol") for base in bases)
 
 
 def _shipped(root: Path) -> set[Path]:

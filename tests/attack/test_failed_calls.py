@@ -22,10 +22,10 @@ from ragtrace.backfill import Progress
 from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit
 from ragtrace.cli.app import cli
-from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.layers import CallRequest, JudgeCall
 from ragtrace.model import Usage
+from ragtrace.process import SystemClock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from tests.acceptance.collector_process import CollectorProcess, collector_process

@@ -20,7 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from ragtrace import semconv
-from ragtrace._row_values import UnreadableValue, written_value
+from ragtrace._row_fields import UnreadableValue, written_value
 from ragtrace.http import Body, UnreadableBody
 from ragtrace.judge import open_judge
 from ragtrace.judge.phrases import declines, is_meta, without_source

@@ -33,7 +33,7 @@ RUNAWAY = "(a+)+$"
 
 def runaway_trace(number: int) -> tuple[Span, ...]:
     root, retrieval, generation = rag_trace(number)
-    attributes = {semconv.OPERATION_NAME: "execute_tool", semconv.TOOL_NAME: "a" * 60 + "b"}
+    attributes = {semconv.OPERATION_NAME: "execute_tool", "gen_ai.tool.name": "a" * 60 + "b"}
     return root, retrieval, generation, replace(generation, span_id="ab" * 8, attributes=attributes)
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace import semconv
-from ragtrace.escaping import one_json_line
+from ragtrace.text import one_json_line
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector

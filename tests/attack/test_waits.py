@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from ragtrace.backends.http_api import HttpApi
 from ragtrace.backends.otlp_sinks import OtlpGrpcSink
-from ragtrace.durations import LONGEST_WAIT_S
 from ragtrace.errors import JudgeUnavailable, SendRetryable
 from ragtrace.http import retry_after_s_of
+from ragtrace.text import LONGEST_WAIT_S
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.metrics import Measurement

@@ -27,6 +27,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.answers.sums import fold
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
+from ragtrace.sql import SqliteDb
 from ragtrace_collector.store.postgres import PostgresServer, create
 from ragtrace_collector.store.reader import index_of
 from ragtrace_collector.ui.overview import read_overview
@@ -105,7 +106,7 @@ def _uuid(draw: random.Random) -> str:
 
 def fill(path: Path, number: int) -> None:
     """Write the rows, in transactions as long as a collector's."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(path, isolation_level=None, factory=SqliteDb)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(INDEX_TABLES)
@@ -307,7 +308,7 @@ def main() -> None:
 
 
 def _forget(path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(path, isolation_level=None, factory=SqliteDb)) as db:
         db.execute("BEGIN")
         start = time.perf_counter()
         number = len(forget(db, before_ns=END_NS, most_rows=0, at_once=5_000))

@@ -21,7 +21,6 @@ from ragtrace.answers.index_rows import put
 from ragtrace.answers.sums import fold
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
-from ragtrace.sql import skip_locked
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Limits, Sampler
@@ -300,13 +299,13 @@ def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
                 put(db, a_row(db.writer))
                 db.execute("COMMIT").fetchall()
                 db.execute("BEGIN")
-            assert fold(one, at_once=9, is_open=True, skip_locked=skip_locked(one)) == 1
+            assert fold(one, at_once=9, is_open=True) == 1
             two.execute("SELECT set_config('ragtrace.writer', '3', false)")
             put(two, a_row(3))
-            assert fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)) == 0
+            assert fold(two, at_once=9, is_open=True) == 0
             for db in (one, two):
                 db.execute("COMMIT").fetchall()
-            while fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)):
+            while fold(two, at_once=9, is_open=True):
                 pass
             sums = "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
             assert two.execute(sums).fetchall() == [(1, 3), (24, 3)]

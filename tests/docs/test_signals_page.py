@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.ledger import vocabulary
+from ragtrace_collector.ledger import MEANINGS
 from ragtrace_collector.operations.metrics import METRICS, InstrumentKind, Measurement, Readings, SelfMetrics
 from ragtrace_collector.telemetry.scores import SCORE_METRICS
 from tests.dashboards.asked import metrics_in, read
@@ -29,7 +29,7 @@ def assert_written(name: str, *rows: str) -> None:
 
 
 def test_the_page_has_every_state_and_reason_with_what_to_do() -> None:
-    rows = (f"`{name}` | {found.meaning} | {found.advice}" for name, found in vocabulary().items())
+    rows = (f"`{name}` | {found.meaning} | {found.advice}" for name, found in MEANINGS.items())
     assert_written("states", "state | meaning | what to do", "--- | --- | ---", *rows)
 
 

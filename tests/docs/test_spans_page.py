@@ -52,7 +52,6 @@ def test_the_page_names_every_attribute_and_no_other() -> None:
         semconv.CHUNKS_PREFIX,
         semconv.FEEDBACK_PREFIX,
         semconv.REVIEW_PREFIX,
-        semconv.SESSION_PREFIX,
         semconv.LOG_RECORDS_SPAN,  # in stores only
     }
     assert told - known == set()

@@ -18,8 +18,8 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import evaluate_sync
-from ragtrace.clock import SystemClock
 from ragtrace.model import Sample
+from ragtrace.process import SystemClock
 from ragtrace.traces import otlp
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records

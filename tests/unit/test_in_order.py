@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ragtrace._ordered import map_in_order
 from ragtrace.errors import InputError
+from ragtrace.pipeline import map_in_order
 
 
 async def numbers(count: int, *, then: Exception | None = None) -> AsyncIterator[int]:

@@ -17,7 +17,7 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
 from ragtrace.judge.batch import BatchLog
 from ragtrace.judge.cache import CacheFile, CacheSettings
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, is_busy, open_private, transaction
+from ragtrace.sql import SqliteFileError, SqliteForm, is_busy, open_private, transaction
 from ragtrace.transcripts import Transcripts
 
 _TRANSCRIPTS: Final = """
@@ -37,7 +37,7 @@ CREATE TABLE evaluation (
 INSERT INTO reply VALUES (x'01', 'session', 0, 'p', 'm', 's', x'02', 1, '', x'7b7d', x'7b7d');
 """
 _PROGRESS: Final = """
-PRAGMA journal_mode=WAL;
+PRAGMA journal_mode=WAL; PRAGMA application_id=1918986096; PRAGMA user_version=1;
 CREATE TABLE carrier (
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB,
     PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
@@ -51,7 +51,7 @@ CREATE TABLE spent (
 INSERT INTO carrier VALUES ('trace', 'span', x'00');
 """
 _BATCHES: Final = """
-PRAGMA journal_mode=WAL;
+PRAGMA journal_mode=WAL; PRAGMA application_id=1918986082; PRAGMA user_version=1;
 CREATE TABLE batch (
     key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
     has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;

@@ -11,8 +11,8 @@ import click
 from ragtrace.cli.options import ConfigOptions, JsonOption, needs_extra
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
 from ragtrace.cli.settings import command, group, takes
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
+from ragtrace.process import SystemClock
 
 if TYPE_CHECKING:
     from ragtrace.drift import AnchorFlip, AnchorRun, SeenModel
@@ -45,7 +45,7 @@ def drift(action: str, options: DriftOptions) -> None:
       ragtrace drift status --config collector.yaml
       ragtrace drift run --config collector.yaml --json
     """
-    from ragtrace.sync import wait_for
+    from ragtrace.process import wait_for
 
     with needs_extra("collector"):
         import yaml  # noqa: F401

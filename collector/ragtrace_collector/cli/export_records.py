@@ -137,7 +137,7 @@ async def _collected(
     choice: ChoiceOptions, place: PlaceOptions, config: CollectorConfig, reviews: Path | None
 ) -> tuple[RecordExport, Mapping[AnswerKey, Sequence[Review]]]:
     from ragtrace.answers.port import AnswerGone, OpenedAnswer, TrafficScope
-    from ragtrace.clock import SystemClock
+    from ragtrace.process import SystemClock
     from ragtrace_collector.cli.following import searched
     from ragtrace_collector.cli.places import open_place
     from ragtrace_collector.ui.answers import RecordExport

@@ -63,7 +63,7 @@ class _Count:
 
 
 async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
-    from ragtrace.clock import SystemClock
+    from ragtrace.process import SystemClock
 
     clock = SystemClock()
     config = place.config.read(only=("extract", "store", "index", "ui"), needs_secrets=False)

@@ -13,7 +13,7 @@ import click
 from ragtrace.cli.options import JsonOption, duration
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk, utc
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.clock import SystemClock
+from ragtrace.process import SystemClock
 from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
             )
         return _Report(place.ledger_at(place.url, since_ns=since_ns), count.by, count.since, now_ns)
     config = place.config()
-    from ragtrace.sync import wait_for
+    from ragtrace.process import wait_for
     from ragtrace_collector.store.ledger import take_stock
     from ragtrace_collector.store.open import database_of, refused, send_again
 
@@ -131,17 +131,15 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
 
 
 def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
-    from ragtrace.budget.reserve import status
     from ragtrace_collector.drift import drift_budget
     from ragtrace_collector.judge import budget_of
-    from ragtrace_collector.store.budget import SpentRows
+    from ragtrace_collector.store.budget import status
 
     budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
     if config.drift.anchors is not None:
         budgets.append(drift_budget(config))
     with database.reading() as db:
-        spent = SpentRows(db)
-        return [(each.name, left) for each in budgets for left in status(spent, each, now_ns=now_ns).left()]
+        return [(each.name, left) for each in budgets for left in status(db, each, now_ns=now_ns).left()]
 
 
 def _rows(report: _Report) -> Iterator[_Row]:

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from ragtrace.cli.options import DEFAULT_SINCE, ConfigOptions, Moment, PlaceOptions, access, needs_extra
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
-from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
+from ragtrace.process import SystemClock
 
 if TYPE_CHECKING:
     from ragtrace.answer_sources import SearchProgress
@@ -76,7 +76,7 @@ class LedgerOptions:
             InputError: it is no trace id, or several begin so.
             ConfigError: the configuration is wrong.
         """
-        from ragtrace.sync import wait_for
+        from ragtrace.process import wait_for
         from ragtrace_collector.operations.pages import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.collector import sampler_of

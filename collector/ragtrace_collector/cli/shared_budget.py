@@ -17,13 +17,13 @@ from ragtrace.budget import (
     OverBudget,
     Prices,
     RequestCost,
-    Spender,
+    Spending,
     require_price,
 )
-from ragtrace.clock import SystemClock
 from ragtrace.judge.layers import JudgeCall
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
+from ragtrace.process import SystemClock
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig
@@ -81,7 +81,7 @@ class CollectorBudget:
             if self.budget.limits:
                 ledger = BudgetRows(await opened.enter_async_context(open_tables(database)))
                 guard = BudgetGuard(budget=self.budget, ledger=ledger, clock=clock)
-                opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock)
+                opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock).spending
             yield opened_budget
 
 
@@ -106,7 +106,7 @@ class OpenCollectorBudget:
     """Where its queue is."""
     stop: asyncio.Event
     clock: Clock
-    spender: Spender | None = None
+    spender: Spending | None = None
     """The collector's budget for back-fill; ``None`` if it has no limits."""
     poll_s: float = _POLL_S
     longest_turn_s: float = _LONGEST_TURN_S

@@ -86,7 +86,7 @@ def ui(place: PlaceOptions, page: PageOptions) -> None:
 
 async def _run(place: PlaceOptions, page: PageOptions) -> None:
     from ragtrace.answers.port import TrafficScope
-    from ragtrace.clock import SystemClock
+    from ragtrace.process import SystemClock
     from ragtrace_collector.operations.signals import Signals
     from ragtrace_collector.ui.serving import configured_app, serve_until
     from ragtrace_collector.web.server import check_page, open_auth

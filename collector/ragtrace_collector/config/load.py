@@ -24,7 +24,7 @@ from ragtrace.drift import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 from ragtrace_collector.config.sections import (
     CollectorConfig,
     MetricConfig,

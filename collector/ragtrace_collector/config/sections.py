@@ -25,9 +25,9 @@ from ragtrace.errors import ConfigError
 from ragtrace.files import default_store
 from ragtrace.judge.layers import DEFAULT_BAND, ScreenSpec
 from ragtrace.sampling import RULE_RATIO, RULE_SUSPICION, Rule, SamplingPlan, Scalar, SuspicionRate, ValueTest
+from ragtrace.text import in_words
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
-from ragtrace.validation import in_words
 from ragtrace_collector.config.values import (
     Address,
     AlternativeForm,

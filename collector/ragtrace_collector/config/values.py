@@ -25,10 +25,10 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from ragtrace.budget import Limit
-from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
 from ragtrace.http import ClientTls
 from ragtrace.judge.spec import check_headers
+from ragtrace.text import UNITS_S, duration_of
 from ragtrace.traces.extract import AttributePath
 
 _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")

@@ -19,7 +19,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from google.protobuf.message import Message
@@ -58,6 +58,7 @@ from ragtrace_collector.store.records import HoldMode, StoreUnavailable, trace_i
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.web.tokens import TokenSender
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -235,19 +236,6 @@ class Receipt:
     """Why; with none rejected, a warning."""
 
 
-class Sender(Protocol):
-    """Who sends, if the receivers need tokens."""
-
-    @property
-    def tenant(self) -> str | None:
-        """The tenant of the spans, whatever the spans themselves say."""
-        ...
-
-    def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- what the configuration calls it
-        """Take from the sender's allowance."""
-        ...
-
-
 _LARGE_BYTES: Final = 4 << 20
 """A larger body, or JSON, can take seconds: a thread reads it, so that other senders do not wait."""
 _LARGE_AT_ONCE: Final = 2
@@ -289,7 +277,7 @@ class Intake:
         self._under_way: set[asyncio.Task[Any]] = set()
         """Accepted requests, also those whose sender has gone."""
 
-    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+    async def accept(self, body: bytes, *, encoding: Encoding, sender: TokenSender | None = None) -> Receipt:
         """Keep the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
 
         Raises:
@@ -321,7 +309,9 @@ class Intake:
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
         return Receipt(spans=taken, rejected=split.rejected, reason=_reason(split, parsed))
 
-    async def accept_logs(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+    async def accept_logs(
+        self, body: bytes, *, encoding: Encoding, sender: TokenSender | None = None
+    ) -> Receipt:
         """Keep the log records that hold messages of a GenAI call, as durably as spans.
 
         All records are forwarded, if an ``export`` takes them; else the others are refused.
@@ -384,7 +374,7 @@ class Intake:
         self,
         split: SplitRequest,
         inbound: Inbound,
-        sender: Sender | None,
+        sender: TokenSender | None,
         left_out: Counter[Counts],
         *,
         body_bytes: int,

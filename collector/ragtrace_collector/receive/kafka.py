@@ -23,7 +23,7 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.values import KafkaConfig
-from ragtrace_collector.receive.intake import Intake, Sender
+from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.kafka_client import (
     ClientEnded,
     GroupConsumer,
@@ -36,6 +36,7 @@ from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import ConsumerState, Counters, Counts
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.web.tokens import TokenSender
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -63,16 +64,6 @@ class Unusable(StrEnum):
     """It holds no span with valid ids: logs or metrics, say."""
     ERROR = "error"
     """Reading it failed unexpectedly; the log has the class of the error."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSender:
-    """Whoever writes into the topics: brokers decide about that, so it has no allowance here."""
-
-    tenant: str | None
-
-    def charge(self, *, spans: int, bytes: int) -> None:  # noqa: A002 -- as of a sender with a token
-        """Take nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +95,7 @@ class KafkaReceiver:
     max_message_bytes: int
     intake: Intake
     store: Store
-    sender: Callable[[], Sender | None]
+    sender: Callable[[], TokenSender | None]
     """Returns who writes into the topics, if the receivers need tokens or the topics have a tenant."""
     counters: Counters
     clock: Clock

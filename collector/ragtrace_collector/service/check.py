@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
+from ragtrace.process import SystemClock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import open_export
 from ragtrace_collector.drift import check_anchors

@@ -14,11 +14,10 @@ from opentelemetry.trace import Tracer
 
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.budget import SpendLedger
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.process import settle_memory
+from ragtrace.process import SystemClock, settle_memory
 from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import ObservedSink, open_export, open_logs_export
@@ -57,7 +56,7 @@ from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
 from ragtrace_collector.web.server import HttpServer, ReceiverAuth, is_loopback, open_auth, open_socket
-from ragtrace_collector.web.tokens import TokenAuth
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, TokenSender
 
 if TYPE_CHECKING:
     from ragtrace_collector.receive.kafka import KafkaReceiver
@@ -91,14 +90,16 @@ def open_kafka(
     kafka = config.receive.kafka
     if kafka is None:
         return None
-    from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
+    from ragtrace_collector.receive.kafka import KafkaReceiver
 
+    # Brokers decide who writes into the topics: it has no allowance here.
+    writers = TokenSender(TokenGrant(name="kafka", digest=b"", tenant=kafka.tenant), clock)
     return KafkaReceiver(
         config=kafka,
         max_message_bytes=config.receive.max_message_bytes,
         intake=intake,
         store=store,
-        sender=lambda: TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None,
+        sender=lambda: None if access.is_open and not kafka.tenant else writers,
         counters=counters,
         clock=clock,
     )

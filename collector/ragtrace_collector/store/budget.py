@@ -16,7 +16,7 @@ from ragtrace.budget import (
     Reservation,
     Spend,
 )
-from ragtrace.budget.reserve import reserve, settle, status
+from ragtrace.budget.reserve import reservation
 from ragtrace.drift import AnchorRun, SeenModel
 from ragtrace.model import Usage
 from ragtrace.sql import Db
@@ -46,14 +46,14 @@ class BudgetRows:
             BudgetUnavailable: it cannot be counted, so it must not be made.
         """
         try:
-            return await self._submit(lambda table: reserve(table, budget, estimate, now_ns=now_ns))
+            return await self._submit(lambda db: reserve(db, budget, estimate, now_ns=now_ns))
         except StoreUnavailable as exc:
             raise BudgetUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
 
-    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+    async def settle(self, reserved: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate, which stays counted if that fails."""
         try:
-            await self._submit(lambda table: settle(table, reservation, actual))
+            await self._submit(lambda db: settle(db, reserved, actual))
         except StoreUnavailable as exc:
             log.error("the estimate of a request stays counted: %s", exc, extra=event("estimate_kept"))  # noqa: TRY400
 
@@ -63,52 +63,65 @@ class BudgetRows:
         Raises:
             StoreUnavailable: it cannot be read.
         """
-        return await self._submit(lambda table: status(table, budget, now_ns=now_ns))
+        return await self._submit(lambda db: status(db, budget, now_ns=now_ns))
 
-    async def _submit(self, work: Callable[[SpentRows], T]) -> T:
+    async def _submit(self, work: Callable[[Db], T]) -> T:
         def locked(db: Db) -> T:
             lock_shared(db)
-            return work(SpentRows(db))
+            return work(db)
 
         return await self._commits.submit(locked, is_last=True)
 
 
-class SpentRows:
-    """The rows of the store that say what was spent; a `ragtrace.budget.SpendTable`."""
+def reserve(db: Db, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
+    """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
+    now = status(db, budget, now_ns=now_ns)
+    answer = reservation(now, estimate)
+    if isinstance(answer, Reservation):
+        for window, before in now.spent.items():
+            _add(db, budget, window, estimate)
+            if before == Spend():  # it begins
+                _forget(db, budget, window.period)
+    return answer
 
-    def __init__(self, db: Db) -> None:
-        self._db = db
-        self._missing: set[BudgetWindow] = set()
-        """Windows without a row."""
 
-    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
-        """Return what was spent; pending requests count by their estimates."""
-        row = self._db.execute(
-            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
-            (budget.name, window.period, window.start_ns),
-        ).fetchone()
-        if row is None:
-            self._missing.add(window)
-        return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
+def settle(db: Db, reserved: Reservation, actual: Spend) -> None:
+    """Replace an estimate by the actual cost in the windows in which it was counted."""
+    for window in reserved.windows:
+        _add(db, reserved.budget, window, actual - reserved.estimate)
 
-    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
-        """Add to what was spent; a negative amount corrects an estimate."""
-        self._db.execute(
-            "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (purse, period, start_ns) DO UPDATE SET calls = spent.calls + excluded.calls,"
-            " tokens = spent.tokens + excluded.tokens, usd_nano = spent.usd_nano + excluded.usd_nano",
-            (budget.name, window.period, window.start_ns, amount.calls, amount.tokens, amount.usd_nano),
-        )
-        if window in self._missing:
-            self._forget(budget, window.period)
 
-    def _forget(self, budget: Budget, period: Period) -> None:
-        """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
-        self._db.execute(
-            "DELETE FROM spent WHERE purse = ? AND period = ? AND start_ns <= (SELECT start_ns FROM spent"
-            " WHERE purse = ? AND period = ? ORDER BY start_ns DESC LIMIT 1 OFFSET ?)",
-            (budget.name, period, budget.name, period, KEPT_WINDOWS[period]),
-        )
+def status(db: Db, budget: Budget, *, now_ns: int) -> BudgetStatus:
+    """Return what was spent in the windows of a moment; pending requests count by their estimates."""
+    return BudgetStatus(
+        budget=budget, spent={window: _spent(db, budget, window) for window in budget.windows(now_ns)}
+    )
+
+
+def _spent(db: Db, budget: Budget, window: BudgetWindow) -> Spend:
+    row = db.execute(
+        "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
+        (budget.name, window.period, window.start_ns),
+    ).fetchone()
+    return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
+
+
+def _add(db: Db, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+    db.execute(
+        "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (purse, period, start_ns) DO UPDATE SET calls = spent.calls + excluded.calls,"
+        " tokens = spent.tokens + excluded.tokens, usd_nano = spent.usd_nano + excluded.usd_nano",
+        (budget.name, window.period, window.start_ns, amount.calls, amount.tokens, amount.usd_nano),
+    )
+
+
+def _forget(db: Db, budget: Budget, period: Period) -> None:
+    """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
+    db.execute(
+        "DELETE FROM spent WHERE purse = ? AND period = ? AND start_ns <= (SELECT start_ns FROM spent"
+        " WHERE purse = ? AND period = ? ORDER BY start_ns DESC LIMIT 1 OFFSET ?)",
+        (budget.name, period, budget.name, period, KEPT_WINDOWS[period]),
+    )
 
 
 _MOST_RUNS: Final = 2_000

@@ -16,7 +16,7 @@ from typing import Final
 from ragtrace.answers.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
 from ragtrace.files import PendingFile
-from ragtrace.sqlite_file import transaction
+from ragtrace.sql import SqliteDb, transaction
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
 
@@ -46,8 +46,8 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
             raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
 
 
-def _empty(new: Path) -> sqlite3.Connection:
-    return sqlite3.connect(new, isolation_level=None)
+def _empty(new: Path) -> SqliteDb:
+    return sqlite3.connect(new, isolation_level=None, factory=SqliteDb)
 
 
 def _opened(damaged: Path) -> sqlite3.Connection:

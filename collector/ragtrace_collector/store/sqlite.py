@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.sql import Db
-from ragtrace.sqlite_file import primary_code, statements, transaction
+from ragtrace.sql import Db, SqliteDb, primary_code, statements, transaction
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.records import StoreUnavailable, UnfitFile
@@ -285,13 +284,6 @@ class SqliteFile:
 
     def close(self) -> None:
         """Nothing is open: each reading closes the file."""
-
-
-class SqliteDb(sqlite3.Connection):
-    """A connection as the rules of the store use it."""
-
-    writer = 0
-    """One process at a time: what it left is its successor's."""
 
 
 class _LostFile(sqlite3.OperationalError):

@@ -13,7 +13,7 @@ from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.index_rows import Known
 from ragtrace.answers.sums import fold
 from ragtrace.errors import ReadError
-from ragtrace.sql import Db, Rows, skip_locked
+from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import FinalOutcome, Ledger, State
@@ -582,7 +582,7 @@ class Store:
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE, skip_locked=skip_locked(db)))
+        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
         if not keeps_content:
             await self._all_of(forget_content)
             await self._all_of(forget_questions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from ragtrace.escaping import escaped_json, escaped_line
+from ragtrace.text import escaped_json, escaped_line
 
 LogFormat = Literal["text", "json"]
 Field = str | int | float | bool | Mapping[str, object]

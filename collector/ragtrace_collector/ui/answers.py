@@ -31,9 +31,9 @@ from ragtrace.answers.port import (
 )
 from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of, row_of
 from ragtrace.errors import InputError, ReadError
-from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label
 from ragtrace.reviews import LabelRow, RecordRows, ReviewFile, record_row
+from ragtrace.text import escaped_json, spreadsheet_text
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import (
     FIELDS,

@@ -19,11 +19,11 @@ from ragtrace import __version__
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import VERDICTS, AnswerFilter, AnswerGone, AnswerSource, SortBy, TrafficScope
 from ragtrace.answers.shown import FILTERS
-from ragtrace.durations import duration_of
 from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.ports import Clock
 from ragtrace.reviews import ReviewFile
+from ragtrace.text import duration_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -26,8 +26,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ragtrace.errors import ConfigError
-from ragtrace.escaping import escaped_json
 from ragtrace.ports import Clock
+from ragtrace.text import escaped_json
 from ragtrace_collector.config import CollectorConfig, ReceiveConfig, TokenConfig
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.web.connections import HEADERS_TIMEOUT_S, AsgiApp, BoundedApp

@@ -246,11 +246,6 @@ class TokenAuth:
         self._senders = (*kept, *(TokenSender(grant, self._clock) for grant in new))
 
     @property
-    def needs_tokens(self) -> bool:
-        """Whether senders need a token."""
-        return bool(self._senders)
-
-    @property
     def tenants(self) -> frozenset[str]:
         """The tenants that tokens name."""
         return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)

@@ -39,7 +39,7 @@ def digest(text: str, key: bytes | None) -> str:
     return hmac.digest(key or _PROCESS_KEY, text.encode(), "sha256").hex()[:32]
 
 
-__all__ = ["ContentFilter", "ContentPolicy"]
+__all__ = ["ContentFilter"]
 
 
 Redact = Callable[[str, Part], str]

@@ -13,9 +13,9 @@ import pytest
 
 from ragtrace.budget import load_prices
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.model import JudgeIdentity, Sample
+from ragtrace.process import SystemClock
 from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
 from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job

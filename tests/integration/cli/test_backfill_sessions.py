@@ -130,7 +130,7 @@ def sessions_in(spans: Sequence[Span]) -> list[Span]:
 
 
 def number(span: Span, name: str) -> Any:
-    return span.attributes[f"{semconv.SESSION_PREFIX}{name}"]
+    return span.attributes[f"ragtrace.session.{name}"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])

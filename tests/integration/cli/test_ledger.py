@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ragtrace.budget import Budget, Limit, Period, Spend
-from ragtrace.clock import SystemClock
 from ragtrace.model import Sample
+from ragtrace.process import SystemClock
 from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job, Outcome
 from ragtrace_collector.store.store import Store

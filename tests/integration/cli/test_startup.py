@@ -26,7 +26,7 @@ PACKAGES = {"email", "importlib.metadata"}
 OWN = {
     *("answers", "backends", "backfill", "budget", "calibration", "capture", "compat", "conversations"),
     *("drift", "http", "judge", "metrics", "model", "pipeline", "plugins", "ports", "quality", "records"),
-    *("reports", "reviews", "sampling", "scoring", "semconv", "sqlite_file", "traces", "transcripts"),
+    *("reports", "reviews", "sampling", "scoring", "semconv", "sql", "traces", "transcripts"),
 }
 OF_THE_COLLECTOR = {
     *("assemble", "config", "deliver", "drift", "evaluate", "judge", "ledger", "operations"),

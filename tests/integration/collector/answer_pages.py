@@ -17,7 +17,6 @@ from starlette.testclient import TestClient
 from ragtrace.answers.carrier import open_answer
 from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.clock import SystemClock
 from ragtrace.model import (
     Chunk,
     ChunkVerdict,
@@ -36,6 +35,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
+from ragtrace.process import SystemClock
 from ragtrace.reviews import Review, ReviewFile
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records

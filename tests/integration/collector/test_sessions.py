@@ -67,7 +67,7 @@ def sessions_in(carriers: Sequence[Span]) -> list[Span]:
 
 def numbers(span: Span) -> dict[str, Any]:
     names = ("turns", "decided", "faithful", "contradictions", "corrections", "repeated_claims", "unchecked")
-    return {name: span.attributes[f"{semconv.SESSION_PREFIX}{name}"] for name in names}
+    return {name: span.attributes[f"ragtrace.session.{name}"] for name in names}
 
 
 def events(span: Span, name: str) -> list[Mapping[str, Any]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from ragtrace.answers.index import OwnIndex, open_index
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.clock import SystemClock
 from ragtrace.errors import WriteError
+from ragtrace.process import SystemClock
 from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.patience import PATIENCE_S

@@ -300,8 +300,8 @@ async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
         settings=BatchSettings(path=path, poll_s=0.02),
         sleep=pause,
     )
-    model = OpenAICompatibleJudge(JudgeSettings(argument="m"), access, instead=lane)
-    async with aclosing(model) as judge:
+    judge = OpenAICompatibleJudge(JudgeSettings(argument="m"), access, instead=lane.post)
+    async with aclosing(lane):
         failures = await asked(judge, "a", "b", "c")
         assert {type(each) for each in failures} == {JudgeTimeout}
         assert "stays full" in str(failures[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.answers.sums import SUM_TABLES, fold, recount
 from ragtrace.model import Direction, Label, VerdictLabel
+from ragtrace.sql import SqliteDb, open_temporary
 from ragtrace.stats import Weighed, WeightedMean, weighted_mean
 from tests.unit.answers.drawn_rows import filters, scopes, summaries
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_metric
@@ -153,7 +153,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.db = open_temporary("")
         self.db.executescript(INDEX_TABLES)
         self.kept = Kept()
         self.index = AnswerIndex(self.connect)
@@ -162,7 +162,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.run = self.runner.run
 
     @contextmanager
-    def connect(self) -> Iterator[sqlite3.Connection]:
+    def connect(self) -> Iterator[SqliteDb]:
         yield self.db
 
     def teardown(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,16 +13,17 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
+from ragtrace.sql import SqliteDb, open_temporary
 from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 
 
-def empty_index(*, limit_s: float = 10) -> tuple[sqlite3.Connection, AnswerIndex]:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+def empty_index(*, limit_s: float = 10) -> tuple[SqliteDb, AnswerIndex]:
+    db = open_temporary("")
     db.executescript(INDEX_TABLES)
 
     @contextmanager
-    def connect() -> Iterator[sqlite3.Connection]:
+    def connect() -> Iterator[SqliteDb]:
         yield db
 
     return db, AnswerIndex(connect, limit_s=limit_s)

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from ragtrace.answers.rows import ReportLine, answer_row, is_report, read_line, report_lines
 from ragtrace.errors import InputError
-from ragtrace.escaping import one_json_line
 from ragtrace.model import JudgedAnswer, Sample
+from ragtrace.text import one_json_line
 from tests.unit.answers.evaluations import Judged, judged
 from tests.unit.reports import judged_answers
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from ragtrace.backfill import Progress
 from ragtrace.backfill.progress import KeptTurns, RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, ExceededLimit, Limit, OverBudget, Price, Spend
-from ragtrace.clock import SystemClock
 from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.model import Usage
+from ragtrace.process import SystemClock
 from ragtrace.traces.trace import Span
 from tests.patience import PATIENCE_S
 

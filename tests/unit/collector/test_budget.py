@@ -21,11 +21,9 @@ from ragtrace.budget import (
     Price,
     Reservation,
     Spend,
-    SpendTable,
 )
-from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.model import Usage
-from ragtrace_collector.store.budget import SpentRows
+from ragtrace_collector.store.budget import reserve, settle, status
 from ragtrace_collector.store.sqlite import SCHEMA
 
 MINUTE: Final = 60 * 1_000_000_000
@@ -45,11 +43,6 @@ def db() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(SCHEMA)
     return connection
-
-
-@pytest.fixture
-def table(db: sqlite3.Connection) -> SpendTable:
-    return SpentRows(db)
 
 
 def budget(**limits: Limit) -> Budget:
@@ -73,60 +66,60 @@ def test_windows_begin_where_utc_does(period: Period, start: str, end: str) -> N
     assert period.window(window.end_ns).start_ns == window.end_ns
 
 
-def test_what_exceeds_a_limit_is_refused_until_its_window_ends(table: SpendTable) -> None:
+def test_what_exceeds_a_limit_is_refused_until_its_window_ends(db: sqlite3.Connection) -> None:
     live = budget(day=Limit(calls=2))
     for _ in range(2):
-        assert isinstance(reserve(table, live, ONE, now_ns=NOON), Reservation)
-    assert reserve(table, live, ONE, now_ns=NOON) == ExceededLimit(
+        assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
+    assert reserve(db, live, ONE, now_ns=NOON) == ExceededLimit(
         limit="day_calls", until_ns=ns("2026-02-28"), spent=2, most=2, wanted=1
     )
-    assert isinstance(reserve(table, live, ONE, now_ns=NOON + DAY), Reservation)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON + DAY), Reservation)
 
 
-def test_a_refusal_names_the_limit_that_lasts_longest(table: SpendTable) -> None:
+def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) -> None:
     live = budget(minute=Limit(calls=1), month=Limit(calls=1))
-    reserve(table, live, ONE, now_ns=NOON)
-    refusal = reserve(table, live, ONE, now_ns=NOON)
+    reserve(db, live, ONE, now_ns=NOON)
+    refusal = reserve(db, live, ONE, now_ns=NOON)
     assert isinstance(refusal, ExceededLimit)
     assert refusal.limit == "month_calls"
 
 
-def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(table: SpendTable) -> None:
+def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(db: sqlite3.Connection) -> None:
     live = budget(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
-    assert isinstance(reserve(table, live, large, now_ns=NOON), Reservation)
-    assert isinstance(reserve(table, live, ONE, now_ns=NOON), ExceededLimit)
+    assert isinstance(reserve(db, live, large, now_ns=NOON), Reservation)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
-def test_what_was_spent_less_than_estimated_can_be_spent_by_others(table: SpendTable) -> None:
+def test_what_was_spent_less_than_estimated_can_be_spent_by_others(db: sqlite3.Connection) -> None:
     live = budget(day=Limit(usd_nano=100))
-    first = reserve(table, live, Spend(calls=1, usd_nano=90), now_ns=NOON)
+    first = reserve(db, live, Spend(calls=1, usd_nano=90), now_ns=NOON)
     assert isinstance(first, Reservation)
-    settle(table, first, Spend(calls=1, usd_nano=10))
-    assert isinstance(reserve(table, live, Spend(calls=1, usd_nano=90), now_ns=NOON), Reservation)
+    settle(db, first, Spend(calls=1, usd_nano=10))
+    assert isinstance(reserve(db, live, Spend(calls=1, usd_nano=90), now_ns=NOON), Reservation)
 
 
-def test_a_request_is_settled_in_the_window_in_which_it_was_made(table: SpendTable) -> None:
+def test_a_request_is_settled_in_the_window_in_which_it_was_made(db: sqlite3.Connection) -> None:
     live = budget(minute=Limit(tokens=100))
-    made = reserve(table, live, Spend(tokens=80), now_ns=NOON)
+    made = reserve(db, live, Spend(tokens=80), now_ns=NOON)
     assert isinstance(made, Reservation)
-    settle(table, made, Spend(tokens=50))
-    (before,) = status(table, live, now_ns=NOON).left()
-    (after,) = status(table, live, now_ns=NOON + MINUTE).left()
+    settle(db, made, Spend(tokens=50))
+    (before,) = status(db, live, now_ns=NOON).left()
+    (after,) = status(db, live, now_ns=NOON + MINUTE).left()
     assert (before.spent, after.spent) == (50, 0)
 
 
-def test_a_clock_set_forward_and_back_forgets_nothing(table: SpendTable) -> None:
+def test_a_clock_set_forward_and_back_forgets_nothing(db: sqlite3.Connection) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=1))
-    reserve(table, live, ONE, now_ns=NOON)
-    reserve(table, live, ONE, now_ns=NOON + 900 * DAY)
-    assert isinstance(reserve(table, live, ONE, now_ns=NOON), ExceededLimit)
+    reserve(db, live, ONE, now_ns=NOON)
+    reserve(db, live, ONE, now_ns=NOON + 900 * DAY)
+    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
 
 
-def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection, table: SpendTable) -> None:
+def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection) -> None:
     live = budget(day=Limit(calls=1))
     for day in range(500):
-        reserve(table, live, ONE, now_ns=NOON + day * DAY)
+        reserve(db, live, ONE, now_ns=NOON + day * DAY)
     (rows,) = db.execute("SELECT count(*) FROM spent").fetchone()
     assert rows == 400
 
@@ -196,7 +189,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 2), tokens=st.integers(1, 70))
     def begin(self, worker: int, tokens: int) -> None:
-        answer = reserve(SpentRows(self.db), self.budget, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
+        answer = reserve(self.db, self.budget, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
         if isinstance(answer, Reservation):
             self.under_way[worker].append(answer)
             self.largest = Spend(calls=1, tokens=max(self.largest.tokens, tokens))
@@ -207,7 +200,7 @@ class Workers(RuleBasedStateMachine):
         if self.under_way[worker]:
             reservation = self.under_way[worker].pop(0)
             actual = Spend(calls=1, tokens=int(share * reservation.estimate.tokens))
-            settle(SpentRows(self.db), reservation, actual)
+            settle(self.db, reservation, actual)
             self._count(reservation, actual)
 
     @rule(worker=st.integers(0, 2))

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ragtrace.validation import in_words
+from ragtrace.text import in_words
 from ragtrace_collector.config import CollectorConfig, default_config_text
 from ragtrace_collector.config.load import problems
 

@@ -13,7 +13,7 @@ import ragtrace_collector
 from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import Sample, SkipReason
-from ragtrace_collector.ledger import FinalOutcome, State, meaning_of, vocabulary
+from ragtrace_collector.ledger import MEANINGS, FinalOutcome, State, meaning_of
 from ragtrace_collector.store.ledger import OTHERS
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sqlite import SqliteFile
@@ -32,7 +32,7 @@ def test_no_answer_ends_in_a_state_without_a_name(outcome: str) -> None:
 
 @pytest.mark.parametrize("state", list(State))
 def test_every_state_has_a_meaning(state: State) -> None:
-    assert meaning_of(state, "of a plug-in's own") == vocabulary()[state]
+    assert meaning_of(state, "of a plug-in's own") == MEANINGS[state]
 
 
 NO_FAILURES_HERE = {JudgeOverBudget.error_type, NotInTranscript.error_type}
@@ -47,12 +47,12 @@ def error_types(of: type[JudgeError] = JudgeError) -> set[str]:
 
 @pytest.mark.parametrize("error_type", sorted(error_types() - NO_FAILURES_HERE))
 def test_every_failure_of_a_judge_has_a_meaning_of_its_own(error_type: str) -> None:
-    assert State.FAILED.because(error_type) in vocabulary()
+    assert State.FAILED.because(error_type) in MEANINGS
 
 
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_every_reason_to_skip_has_a_meaning_of_its_own(reason: SkipReason) -> None:
-    assert State.INELIGIBLE.because(reason) in vocabulary()
+    assert State.INELIGIBLE.because(reason) in MEANINGS
 
 
 SOURCE = "\n".join(path.read_text() for path in Path(ragtrace_collector.__file__).parent.rglob("*.py"))
@@ -67,7 +67,7 @@ def test_every_outcome_that_a_statement_writes_is_a_state(state: str) -> None:
     ("state", "reason"), sorted(set(re.findall(r"State\.([A-Z_]+)\.because\(\"([^\"]+)\"\)", SOURCE)))
 )
 def test_every_reason_that_the_collector_gives_has_a_meaning_of_its_own(state: str, reason: str) -> None:
-    assert State[state].because(reason) in vocabulary()
+    assert State[state].because(reason) in MEANINGS
 
 
 @pytest.mark.slow

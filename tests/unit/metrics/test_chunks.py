@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade
 from ragtrace.metrics import StepLimits
@@ -63,27 +62,6 @@ async def test_chunks_are_shuffled_the_same_way_each_time_under_numbers_that_sta
     assert first.requests[0].user == second.requests[0].user
     texts = {chunk.number: chunk.text for chunk in first.requests[0].inputs.chunks}  # type: ignore[attr-defined]
     assert texts == dict(enumerate(TEN, start=1))
-
-
-@pytest.mark.parametrize("numbers", [(1, 2, 2, 9), (0, 1, 2), (2, 3, 4), (1, 2)])
-async def test_grades_with_other_numbers_are_asked_for_again_then_a_failure(numbers: tuple[int, ...]) -> None:
-    shifted = ChunksReply(chunks=[grade(number, 0) for number in numbers])
-    scripted = judge(shifted, all_relevant)
-    found = await StepSession(record("A.", "B.", "C."), scripted).chunks()
-    assert labels(found.verdicts) == "rel rel rel"
-    assert sorted(shown(scripted.requests[1])) == [1, 2, 3]
-    for second in (shifted, JudgeNonsense("what?")):
-        with pytest.raises(JudgeNonsense):
-            await StepSession(record("A.", "B.", "C."), judge(shifted, second)).chunks()
-
-
-async def test_one_chunk_that_cuts_every_reply_off_does_not_take_the_others_with_it() -> None:
-    def stumbles_at_two(request: JudgeRequest[Any]) -> Any:
-        return JudgeCutOff("cut") if 2 in shown(request) else all_relevant(request)
-
-    found = await StepSession(record("A.", "B.", "C."), judge(stumbles_at_two)).chunks()
-    assert labels(found.verdicts) == "rel unj rel"
-    assert "cut off" in (found.verdicts[1].reason or "")
 
 
 async def test_chunks_that_do_not_fit_into_one_call_are_packed() -> None:

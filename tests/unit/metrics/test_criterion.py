@@ -14,7 +14,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge_forms import CriteriaReply
 from ragtrace.metrics import metric_named
-from ragtrace.metrics.criterion import criterion_named
+from ragtrace.metrics.answers import criterion_named
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, SkipReason, Target, VerdictLabel
 from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest

@@ -12,8 +12,9 @@ import pytest
 from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import RagScore, StepLimits, available_metrics, metric_named
-from ragtrace.metrics.rag_score import diagnose
+from ragtrace.metrics import RagScore, StepLimits, metric_named
+from ragtrace.metrics.answers import diagnose
+from ragtrace.metrics.registry import BUILT_IN
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Chunk,
@@ -30,7 +31,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.pipeline import evaluate
-from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
+from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest, pass_condition
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")
 OWN = (*FIVE, "chunk_precision", "context_recall", "groundedness", "rag_score")
@@ -452,10 +453,9 @@ async def test_a_metric_is_skipped_without_what_it_needs_and_only_then(
 ) -> None:
     given = replace(record(reference=1), **changes)
     evaluation = await evaluate(given, metrics=OWN, judge=judge(truths="S"))
-    needs = {info.name: info.needs for info in available_metrics()}
     for result in evaluation.results:
-        assert (result.skip_reason is reason) == (part in needs[result.metric])
-        assert (result.score is None) == (part in needs[result.metric])
+        is_needed = part in metric_named(result.metric).needs
+        assert (result.skip_reason is reason) == (result.score is None) == is_needed
 
 
 async def test_noted_gaps_and_refusals_are_reasons_too() -> None:
@@ -479,15 +479,14 @@ async def test_what_the_judge_abstains_from_is_no_score() -> None:
     assert len(scripted.requests) == 1
 
 
-def test_every_metric_is_listed_with_a_threshold_a_direction_and_a_version() -> None:
-    infos = {info.name: info for info in available_metrics() if info.profile == "ragtrace"}
-    assert {*OWN, "question_similarity"} <= infos.keys()
-    assert all(info.pass_when and info.version for info in infos.values())
+def test_every_metric_has_a_rule_a_direction_a_version_and_what_it_measures() -> None:
+    metrics = {name: metric_named(name) for name in BUILT_IN}
+    assert {*OWN, "question_similarity"} <= metrics.keys()
+    assert all(pass_condition(metric) and metric.version for metric in metrics.values())
     # those look at ids, with or without texts
-    assert {name for name, info in infos.items() if not info.needs} == {*LATER[-3:]}
-    low = [name for name, info in infos.items() if info.direction is Direction.LOWER_IS_BETTER]
-    assert "hallucination" in low
-    assert all(info.description.startswith("Measures ") for name, info in infos.items() if name in OWN)
+    assert {name for name, metric in metrics.items() if not metric.needs} == {*LATER[-3:]}
+    assert metrics["hallucination"].direction is Direction.LOWER_IS_BETTER
+    assert all((type(metrics[name]).__doc__ or "").startswith("Measures ") for name in OWN)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 
 from ragtrace.answers.rows import ReportLine, answer_row, read_line
 from ragtrace.errors import ConfigError, JudgeCutOff
-from ragtrace.escaping import one_json_line
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput, ChunksReply, GivenGrade
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, JudgedAnswer, MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
+from ragtrace.text import one_json_line
 
 NEEDED = "Refunds take 14 days."
 FIVE = f"Our shop opened in 1998. It is blue. {NEEDED} We sell shoes. Come by!"

@@ -30,7 +30,7 @@ from tests.unit.quality.samples import LEXICAL, MODEL, by_both, judged, traffic
 FORM = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
 )
-ALL = ReportRequest(drop=0.05)
+ALL = ReportRequest()
 
 
 def report_of(

@@ -72,11 +72,11 @@ class Pipeline:
 
     def _reranker(self, retrieval: Span) -> Span:
         attributes: dict[str, str | float] = {
-            semconv.OI_KIND: semconv.OI_RERANKER,
-            semconv.OI_RERANKER_QUERY: self.question,
+            semconv.OI_KIND: "RERANKER",
+            "reranker.query": self.question,
         }
         for place, text in enumerate(self.reranked or ()):
-            prefix = f"{semconv.OI_RERANKER_OUTPUT_DOCUMENTS}.{place}.document."
+            prefix = f"reranker.output_documents.{place}.document."
             attributes[f"{prefix}id"] = f"chunk-{self.retrieved.index(text)}"
             attributes[f"{prefix}content"] = text
         return replace(

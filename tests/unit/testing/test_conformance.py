@@ -8,7 +8,8 @@ import pytest
 
 from ragtrace.errors import JudgeError
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import Faithfulness, available_metrics, metric_named
+from ragtrace.metrics import Faithfulness, metric_named
+from ragtrace.metrics.registry import BUILT_IN
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import JudgeIdentity, MetricResult, RagRecord, SkipReason, Usage
 from ragtrace.ports import Embeddings
@@ -24,7 +25,7 @@ class Altered(Faithfulness):
         return self._alter(await super().measure(record, steps))
 
 
-@pytest.mark.parametrize("name", [info.name for info in available_metrics()])
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_the_metrics_of_ragtrace_conform(name: str) -> None:
     check_metric(metric_named(name), judge=ScriptedJudge(), embedder=Embedder(lambda text: (1.0, len(text))))
 

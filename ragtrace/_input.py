@@ -1,10 +1,16 @@
-"""Open files as people have them: compressed by gzip or zstd, or in UTF-16; told by content, not by name."""
+"""Open files as people have them: standard input, read in a thread that can be called off; what gzip or zstd
+compressed, and UTF-16, told by content and not by name.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import io
+import os
+import select
+import sys
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +19,48 @@ from typing import Any, BinaryIO, Final, cast
 
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
+
+_POLL_S: Final = 0.2
+
+_is_over = threading.Event()
+
+
+def open_standard_input() -> BinaryIO:
+    """Return a reader of its own over standard input: it ends with the input, or at `end_standard_input`.
+
+    A thread that waits in ``sys.stdin`` itself keeps its lock, without which the interpreter cannot end.
+    """
+    _is_over.clear()
+    try:
+        return cast("BinaryIO", io.BufferedReader(_Polled(sys.stdin.fileno())))
+    except (AttributeError, OSError):  # a replacement stream without a descriptor
+        return sys.stdin.buffer
+
+
+def end_standard_input() -> None:
+    """Let every reader of standard input end at once, because the program does."""
+    _is_over.set()
+
+
+class _Polled(io.RawIOBase):
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not _is_over.is_set():
+            if not _can_wait or select.select([self._descriptor], [], [], _POLL_S)[0]:
+                data = os.read(self._descriptor, len(buffer))
+                buffer[: len(data)] = data
+                return len(data)
+        return 0
+
+
+_can_wait: Final = sys.platform != "win32"
+"""Windows waits for sockets alone."""
+
 
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
