@@ -6,11 +6,11 @@ from ragtrace.capture.calls import (
     RagCall,
     RetrievalCall,
     current,
+    feedback,
     generation,
     rag,
     retrieval,
     update,
 )
-from ragtrace.capture.feedback_call import feedback
 from ragtrace.capture.instrumentation import CaptureStatistics, flush, instrument, statistics, uninstrument
 from ragtrace.capture.privacy.policy import ContentPolicy

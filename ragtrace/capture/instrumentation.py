@@ -20,7 +20,7 @@ from opentelemetry import trace
 import ragtrace
 from ragtrace import semconv
 from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, stopped, unread
-from ragtrace.capture.feedback_call import feedback_counts
+from ragtrace.capture.calls import feedback_counts
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact, possible
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ A convention is a table (``conventions``) of the spans that it describes and whe
 
 from __future__ import annotations
 
-from ragtrace.traces.extract._answers import unwrap
-from ragtrace.traces.extract._calls import is_evaluator
-from ragtrace.traces.extract._missing import Unread
-from ragtrace.traces.extract._rules import AttributeMapping, ContextFrom, ExtractRules
+from ragtrace.traces.extract._answers import Unread, unwrap
+from ragtrace.traces.extract._calls import AttributeMapping, ContextFrom, ExtractRules, is_evaluator
 from ragtrace.traces.extract.convention import AttributePath
 from ragtrace.traces.extract.extraction import Extraction, ExtractionNote, extract_records

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import Chunk, EarlierTurn, Gap, Hops, Part, Provenance, SkipReason
-from ragtrace.traces.extract._answers import is_for_a_program
-from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
+from ragtrace.traces.extract._answers import is_for_a_program, missing_documents
+from ragtrace.traces.extract._calls import GIVEN, Call, ContextFrom, SpanTree, is_mapped, snake
 from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
@@ -42,7 +42,6 @@ from ragtrace.traces.extract._messages import (
     message_text,
     turns_of,
 )
-from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._passages import (
     Passages,
     are_about,
@@ -62,7 +61,6 @@ from ragtrace.traces.extract._prompts import (
     objects_in_json,
     parted,
 )
-from ragtrace.traces.extract._rules import ContextFrom, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span, StatusCode, flat
 

@@ -10,12 +10,27 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
-from ragtrace.traces.extract._answers import Answering, answering, returned, said_by, unwrapped
+from ragtrace.traces.extract._answers import (
+    Answering,
+    Unread,
+    answering,
+    missing_answer,
+    missing_text,
+    passed_over,
+    returned,
+    said_by,
+    unfinished_answer,
+    unread_text,
+    unwrapped,
+)
 from ragtrace.traces.extract._calls import (
+    AttributeMapping,
     Call,
+    ExtractRules,
     SpanTree,
     find_calls,
     is_evaluator,
+    is_mapped,
     judges_an_answer,
     read_spans,
     under_test,
@@ -23,16 +38,7 @@ from ragtrace.traces.extract._calls import (
 )
 from ragtrace.traces.extract._content import FoundValue, best, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of, earlier_turns, hops_of
-from ragtrace.traces.extract._missing import (
-    Unread,
-    missing_answer,
-    missing_text,
-    passed_over,
-    unfinished_answer,
-    unread_text,
-)
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
-from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract.convention import Reader
 from ragtrace.traces.extract.conventions import OWN, stores_vectors

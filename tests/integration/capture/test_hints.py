@@ -149,8 +149,11 @@ ragtrace.instrument(protocol={protocol!r})
     assert line.endswith("`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
-def test_an_endpoint_that_takes_spans_is_not_spoken_of(http_receiver: Any) -> None:
-    assert said(ON + CALL, http_receiver) == []
+@pytest.mark.parametrize("call", [CALL, ""], ids=["a call", "nothing"])
+def test_an_endpoint_that_takes_spans_is_not_spoken_of_nor_a_program_without_any(
+    call: str, http_receiver: Any
+) -> None:
+    assert said(ON + call, http_receiver) == []
 
 
 @pytest.mark.parametrize(("count", "says"), [(1, "a span ended and none"), (3, "3 spans ended and none")])
@@ -203,7 +206,3 @@ def test_a_tracer_provider_that_comes_too_late_is_said_with_the_order(
         "ignored it, and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()"
     )
     assert sum("instrument()" in line for line in lines) == 1
-
-
-def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:
-    assert said(ON, http_receiver) == []

@@ -1,18 +1,26 @@
-"""The reader of Jaeger's query API, against a server that answers as Jaeger does."""
+"""Jaeger's query API against a server that answers as it does; logins in addresses; searches in windows."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
 
+import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragtrace.backends import JaegerReader, open_reader
-from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backends.http_api import ConnectionSettings, SearchWindow, windows
 from ragtrace.errors import ConfigError, InputError, ReadError
+from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import encode_json
-from ragtrace.traces.trace import SpanKind
-from tests.unit.backends.servers import HttpAnswer, http_server
+from ragtrace.traces.trace import SpanKind, Trace
+from tests.rag_spans import trace_id_of
+from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
 
 FIRST, SECOND = a_span(1), a_span(2, 1)
@@ -37,97 +45,80 @@ def jaeger(answer: HttpAnswer, *, version: int = 3) -> Callable[[str], HttpAnswe
     return reply
 
 
+async def got(
+    server: HttpServer | str,
+    trace_id: str = TRACE_ID,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = no_pause,
+    **access: Any,
+) -> Trace | None:
+    url = server if isinstance(server, str) else server.url
+    async with aclosing(JaegerReader(url, access=ConnectionSettings(**access), sleep=sleep)) as reader:
+        return await reader.get(trace_id)
+
+
+STREAMED = "".join(f'{{"result":{encode_json([span])}}}\n' for span in (FIRST, SECOND))
+
+
 @pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(BARE, id="bare"),
-        pytest.param(f'{{"result":{BARE}}}', id="wrapped"),
-        pytest.param(
-            "\n".join(f'{{"result":{encode_json([span])}}}' for span in (FIRST, SECOND)) + "\n", id="streamed"
-        ),
-    ],
+    "body", [BARE, f'{{"result":{BARE}}}', STREAMED], ids=["bare", "wrapped", "streamed"]
 )
 async def test_trace_is_read_in_every_form_of_answer(body: str) -> None:
     with http_server(jaeger(HttpAnswer(body=body.encode()))) as server:
-        reader = JaegerReader(f"{server.url}/")
-        assert await reader.get(TRACE_ID) == a_trace(FIRST, SECOND)
-        await reader.aclose()
+        assert await got(f"{server.url}/") == a_trace(FIRST, SECOND)
     assert server.requests[-1][0] == f"/api/v3/traces/{TRACE_ID}?raw_traces=true"
 
 
-async def test_trace_that_jaeger_has_not_is_none() -> None:
+async def test_trace_that_jaeger_has_not_is_none_and_a_shortened_id_is_filled_up() -> None:
     with http_server(jaeger(NOT_FOUND)) as server:
-        reader = JaegerReader(server.url)
-        assert await reader.get(TRACE_ID) is None
-        await reader.aclose()
-
-
-async def test_shortened_trace_id_is_filled_up() -> None:
-    with http_server(jaeger(NOT_FOUND)) as server:
-        reader = JaegerReader(server.url)
-        await reader.get("  AB12 ")
-        await reader.aclose()
+        assert await got(server, "  AB12 ") is None
     assert server.requests[-1][0] == "/api/v3/traces/" + "0" * 28 + "ab12?raw_traces=true"
 
 
 @pytest.mark.parametrize("trace_id", ["", "xyz", "../../admin", "a" * 33])
 async def test_what_is_no_trace_id_is_never_asked_for(trace_id: str) -> None:
-    reader = JaegerReader("http://127.0.0.1:9")
     with pytest.raises(InputError, match="not a trace id"):
-        await reader.get(trace_id)
+        await got("http://127.0.0.1:9", trace_id)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         HttpAnswer(status=500),
-        HttpAnswer(body=b"<html>"),
-        HttpAnswer(body=b"[]"),
-        HttpAnswer(body=b"{"),
-        HttpAnswer(body=b"[" * 100_000),
+        *(HttpAnswer(body=body) for body in (b"<html>", b"[]", b"{", b"[" * 100_000)),
         HttpAnswer(body=json.dumps({"result": {"resourceSpans": 5}}).encode()),
     ],
     ids=["server error", "a page", "a list", "cut off", "deep", "another form"],
 )
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_other_answers_are_read_errors(answer: HttpAnswer, is_known: bool) -> None:
-    with http_server(jaeger(answer) if is_known else lambda _: answer) as server:
-        reader = JaegerReader(server.url, sleep=no_pause)
-        with pytest.raises(ReadError, match="Jaeger at"):
-            await reader.get(TRACE_ID)
-        await reader.aclose()
+    with (
+        http_server(jaeger(answer) if is_known else lambda _: answer) as server,
+        pytest.raises(ReadError, match="Jaeger at"),
+    ):
+        await got(server)
 
 
 async def test_server_without_v3_is_read_by_v2() -> None:
-    body = {
-        "data": [
-            {
-                "traceID": TRACE_ID,
-                "processes": {"p1": {"serviceName": "shop", "tags": []}},
-                "spans": [
-                    {
-                        "traceID": TRACE_ID,
-                        "spanID": "2",
-                        "operationName": "ask",
-                        "references": [{"refType": "CHILD_OF", "traceID": TRACE_ID, "spanID": "1"}],
-                        "startTime": 1_000_000,
-                        "duration": 5,
-                        "tags": [{"key": "span.kind", "type": "string", "value": "server"}],
-                        "logs": [],
-                        "processID": "p1",
-                    }
-                ],
-            }
-        ]
+    span = {
+        "traceID": TRACE_ID,
+        "spanID": "2",
+        "operationName": "ask",
+        "references": [{"refType": "CHILD_OF", "traceID": TRACE_ID, "spanID": "1"}],
+        "startTime": 1_000_000,
+        "duration": 5,
+        "tags": [{"key": "span.kind", "type": "string", "value": "server"}],
+        "logs": [],
+        "processID": "p1",
     }
-    with http_server(jaeger(HttpAnswer(body=json.dumps(body).encode()), version=2)) as server:
-        reader = JaegerReader(server.url)
-        trace = await reader.get(TRACE_ID)
-        await reader.aclose()
+    processes = {"p1": {"serviceName": "shop", "tags": []}}
+    body = json.dumps({"data": [{"traceID": TRACE_ID, "processes": processes, "spans": [span]}]})
+    with http_server(jaeger(HttpAnswer(body=body.encode()), version=2)) as server:
+        trace = await got(server)
     assert trace
-    (span,) = trace.spans
-    assert (span.name, span.kind, span.parent_span_id) == ("ask", SpanKind.SERVER, "0" * 15 + "1")
-    assert (span.start_ns, span.end_ns) == (1_000_000_000, 1_000_005_000)
+    (read,) = trace.spans
+    assert (read.name, read.kind, read.parent_span_id) == ("ask", SpanKind.SERVER, "0" * 15 + "1")
+    assert (read.start_ns, read.end_ns) == (1_000_000_000, 1_000_005_000)
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 524])
@@ -139,42 +130,24 @@ async def test_server_that_is_overloaded_is_asked_again(status: int) -> None:
         pauses.append(pause_s)
 
     with http_server(lambda path: jaeger(busy.pop() if busy and "traces/" in path else well)(path)) as server:
-        reader = JaegerReader(server.url, sleep=sleep)
-        assert await reader.get(TRACE_ID) == a_trace(FIRST, SECOND)
-        await reader.aclose()
+        assert await got(server, sleep=sleep) == a_trace(FIRST, SECOND)
     assert pauses == [7, 7]
 
 
-@pytest.mark.parametrize(
-    ("access", "header", "value"),
-    [
-        (ConnectionSettings(token="t-1"), "authorization", "Bearer t-1"),
-        (ConnectionSettings(headers={"X-Scope-OrgID": "team-a"}), "x-scope-orgid", "team-a"),
-    ],
-)
-async def test_credentials_go_with_every_request(access: ConnectionSettings, header: str, value: str) -> None:
+async def test_credentials_go_with_every_request_and_refused_ones_are_named_and_not_shown() -> None:
     with http_server(jaeger(NOT_FOUND)) as server:
-        reader = JaegerReader(server.url, access=access)
-        await reader.get(TRACE_ID)
-        await reader.aclose()
-    assert {headers[header] for _, headers, _ in server.requests} == {value}
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_refused_credentials_are_named_and_not_shown(status: int) -> None:
-    with http_server(lambda _: HttpAnswer(status=status)) as server:
-        reader = JaegerReader(server.url, access=ConnectionSettings(token="t-1"))
-        with pytest.raises(ReadError, match="refused the credentials") as refused:
-            await reader.get(TRACE_ID)
-        await reader.aclose()
-    assert "t-1" not in str(refused.value)
-
-
-async def test_nobody_at_home_is_a_read_error() -> None:
-    reader = JaegerReader("http://127.0.0.1:9")
+        await got(server, token="t-1", headers={"X-Scope-OrgID": "team-a"})
+    sent = {(headers["authorization"], headers["x-scope-orgid"]) for _, headers, _ in server.requests}
+    assert sent == {("Bearer t-1", "team-a")}
+    for status in (401, 403):
+        with (
+            http_server(lambda _, status=status: HttpAnswer(status=status)) as server,
+            pytest.raises(ReadError, match="refused the credentials") as refused,
+        ):
+            await got(server, token="t-1")
+        assert "t-1" not in str(refused.value)
     with pytest.raises(ReadError, match="cannot be reached"):
-        await reader.get(TRACE_ID)
-    await reader.aclose()
+        await got("http://127.0.0.1:9")
 
 
 async def test_listing_every_trace_is_refused_with_a_reason() -> None:
@@ -195,3 +168,110 @@ def test_address_chooses_jaeger(source: str) -> None:
 def test_bad_source_is_a_config_error(source: str) -> None:
     with pytest.raises(ConfigError, match="otlp-file:PATH"):
         open_reader(source)
+
+
+LOGIN = f"Basic {base64.b64encode(b'me:pass/word').decode()}"
+
+
+async def test_over_http_it_goes_with_each_request_and_no_error_names_it() -> None:
+    with http_server(lambda _: HttpAnswer(status=418)) as server:
+        reader = open_reader(f"tempo:{server.url.replace('//', '//me:pass%2Fword@')}?key=secret")
+        with pytest.raises(ReadError) as caught:
+            await reader.get(trace_id_of(0))
+        await reader.aclose()
+    assert {headers["authorization"] for _, headers, _ in server.requests} == {LOGIN}
+    assert "pass" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("login", "access"),
+    [("me:pass%2Fword@", None), ("", ConnectionSettings(basic=("me", "pass/word")))],
+    ids=["in the address", "given"],
+)
+async def test_over_grpc_it_goes_with_each_call_and_no_error_names_it(
+    login: str, access: ConnectionSettings | None
+) -> None:
+    came = []
+
+    async def get_services(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        came.append(dict(context.invocation_metadata() or ())["authorization"])
+        await context.abort(grpc.StatusCode.INTERNAL, "no")
+        return b""
+
+    server = grpc.aio.server()
+    handlers = {"GetTrace": grpc.unary_unary_rpc_method_handler(get_services)}
+    server.add_registered_method_handlers("jaeger.api_v3.QueryService", handlers)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    reader = open_reader(f"jaeger:grpc://{login}127.0.0.1:{port}", access=access)
+    try:
+        with pytest.raises(ReadError) as caught:
+            await reader.get(trace_id_of(0))
+    finally:
+        await reader.aclose()
+        await server.stop(None)
+    assert came == [LOGIN]
+    assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["tempo:ftp://me:pass-word@host?key=k", "http://me:pass-word@host:no", "me:pass-word@host"]
+)
+def test_an_address_that_is_none_is_shown_without_its_login(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"host.* is not an address to read traces from") as caught:
+        open_reader(address)
+    assert "pass-word" not in str(caught.value)
+    assert "key=k" not in str(caught.value)
+
+
+END = 10_000
+
+
+class Stored:
+    """A back end that holds traces by the time they began, and gives the newest few of a window."""
+
+    shortest_ns = 10
+    longest_ns = 4_000
+
+    def __init__(self, times: list[int], limit: int) -> None:
+        self._times = times
+        self._limit = limit
+
+    async def search(self, query: TraceQuery) -> Page:
+        within = [
+            number for number, time in enumerate(self._times) if query.since_ns <= time < query.until_ns
+        ]
+        newest = sorted(within, key=lambda number: self._times[number], reverse=True)
+        return Page.of({str(number): None for number in newest[: self._limit]}, limit=self._limit)
+
+    async def get(self, trace_id: str) -> Trace | None:
+        raise NotImplementedError
+
+    def traces(self) -> AsyncIterator[Trace]:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+async def searched(times: list[int], limit: int) -> list[SearchWindow]:
+    return [found async for found in windows(Stored(times, limit), TraceQuery(since_ns=0, until_ns=END))]
+
+
+@given(st.lists(st.integers(0, END - 1), max_size=60), st.integers(1, 8))
+async def test_windows_have_no_gap_and_say_if_they_are_cut(times: list[int], limit: int) -> None:
+    found = await searched(times, limit)
+    ends = [window.until_ns for window in found]
+    assert [window.since_ns for window in found] == [0, *ends[:-1]]
+    assert ends[-1] == END
+    ids = [trace_id for window in found for trace_id in window.found]
+    cut = [window for window in found if window.is_cut]
+    missing = {number for number in range(len(times)) if str(number) not in ids}
+    assert len(ids) == len(set(ids))
+    assert all(any(each.since_ns <= times[number] < each.until_ns for each in cut) for number in missing)
+
+
+async def test_only_the_shortest_window_is_cut() -> None:
+    (cut,) = (window for window in await searched([5_000] * 9, 4) if window.is_cut)
+    assert cut.until_ns - cut.since_ns <= Stored.shortest_ns

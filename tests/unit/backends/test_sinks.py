@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import grpc
 import pytest
@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ragtrace.backends import MemorySink, OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
 from ragtrace.errors import ConfigError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.ports import SpanSink
 from ragtrace.traces.otlp import encode
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
 from tests.unit.traces.builders import a_span
@@ -33,11 +34,22 @@ def retry_info(seconds: int) -> bytes:
     return bytes(status_pb2.Status(code=8, details=[detail]).SerializeToString())
 
 
+async def send(sink: SpanSink) -> None:
+    async with aclosing(sink):
+        await sink.send(REQUEST)
+
+
+async def refused(sink: SpanSink, error: type[SendError], match: str | None = None) -> SendError:
+    with pytest.raises(error, match=match) as caught:
+        await send(sink)
+    assert type(caught.value) is error
+    return caught.value
+
+
 async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
     async with grpc_server(GrpcAnswer()) as server:
-        sink = OtlpGrpcSink(server.endpoint, headers={"Authorization": "Bearer x"})
-        await sink.send(REQUEST)
-        await sink.aclose()
+        headers = {"Authorization": "Bearer x"}
+        await send(OtlpGrpcSink(server.endpoint, headers=headers))
     assert server.requests == [REQUEST]
     assert server.metadata[0]["authorization"] == "Bearer x"
 
@@ -65,13 +77,8 @@ async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
 
 
 PASSING = [
-    "CANCELLED",
-    "DEADLINE_EXCEEDED",
-    "RESOURCE_EXHAUSTED",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNAVAILABLE",
-    "DATA_LOSS",
+    *("CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"),
+    *("OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"),
 ]
 OF_SENDER = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED")
 TOO_LARGE = "grpc: received message larger than max (5 vs. 4)"
@@ -90,45 +97,30 @@ async def test_each_grpc_code_is_a_passing_trouble_or_final_or_about_the_sender(
     code: str, details: str, error: type[SendError]
 ) -> None:
     async with grpc_server(GrpcAnswer(code=grpc.StatusCode[code], details=details)) as server:
-        sink = OtlpGrpcSink(server.endpoint)
-        with pytest.raises(error, match=code) as caught:
-            await sink.send(REQUEST)
-        await sink.aclose()
-    assert type(caught.value) is error
+        await refused(OtlpGrpcSink(server.endpoint), error, code)
 
 
 @pytest.mark.parametrize(("details", "wait_s"), [(retry_info(7), 7.0), (b"\xff\xff", None), (None, None)])
 async def test_grpc_retry_info_says_how_long_to_wait(details: bytes | None, wait_s: float | None) -> None:
     answer = GrpcAnswer(code=grpc.StatusCode.RESOURCE_EXHAUSTED, status_details=details)
     async with grpc_server(answer) as server:
-        sink = OtlpGrpcSink(server.endpoint)
-        with pytest.raises(SendRetryable) as caught:
-            await sink.send(REQUEST)
-        await sink.aclose()
-    assert caught.value.retry_after_s == wait_s
+        error = await refused(OtlpGrpcSink(server.endpoint), SendRetryable)
+    assert isinstance(error, SendRetryable)
+    assert error.retry_after_s == wait_s
 
 
-async def test_grpc_partial_success_is_rejected_with_the_number_of_spans() -> None:
+async def test_partial_success_is_rejected_with_the_number_of_spans_and_a_warning_is_a_success() -> None:
     async with grpc_server(GrpcAnswer(response=PARTIAL)) as server:
-        sink = OtlpGrpcSink(server.endpoint)
-        with pytest.raises(SendRejected, match="rejected 3 spans: too old"):
-            await sink.send(REQUEST)
-        await sink.aclose()
-
-
-async def test_warning_without_rejected_spans_is_a_success() -> None:
+        await refused(OtlpGrpcSink(server.endpoint), SendRejected, "rejected 3 spans: too old")
     async with grpc_server(GrpcAnswer(response=WARNING)) as server:
-        sink = OtlpGrpcSink(server.endpoint)
-        await sink.send(REQUEST)
-        await sink.aclose()
-    assert server.requests == [REQUEST]
+        await send(OtlpGrpcSink(server.endpoint))
+    with http_server(lambda _: HttpAnswer(body=PARTIAL.SerializeToString())) as by_http:
+        await refused(OtlpHttpSink(by_http.url), SendRejected, "rejected 3 spans: too old")
 
 
 async def test_http_sink_posts_the_bytes_as_protobuf() -> None:
     with http_server(lambda _: HttpAnswer()) as server:
-        sink = OtlpHttpSink(f"{server.url}/v1/traces", headers={"x-key": "k"})
-        await sink.send(REQUEST)
-        await sink.aclose()
+        await send(OtlpHttpSink(f"{server.url}/v1/traces", headers={"x-key": "k"}))
     ((path, headers, body),) = server.requests
     assert (path, body) == ("/v1/traces", REQUEST)
     assert (headers["content-type"], headers["x-key"]) == ("application/x-protobuf", "k")
@@ -146,37 +138,19 @@ async def test_each_http_status_is_a_passing_trouble_or_final_or_about_the_sende
     status: int, error: type[SendError]
 ) -> None:
     with http_server(lambda _: HttpAnswer(status=status, headers={"Retry-After": "12"})) as server:
-        sink = OtlpHttpSink(server.url)
-        with pytest.raises(error, match=str(status)) as caught:
-            await sink.send(REQUEST)
-        await sink.aclose()
-    assert type(caught.value) is error
-    assert not isinstance(caught.value, SendRetryable) or caught.value.retry_after_s == 12
-
-
-async def test_http_partial_success_is_rejected_with_the_number_of_spans() -> None:
-    with http_server(lambda _: HttpAnswer(body=PARTIAL.SerializeToString())) as server:
-        sink = OtlpHttpSink(server.url)
-        with pytest.raises(SendRejected, match="rejected 3 spans: too old"):
-            await sink.send(REQUEST)
-        await sink.aclose()
+        raised = await refused(OtlpHttpSink(server.url), error, str(status))
+    assert not isinstance(raised, SendRetryable) or raised.retry_after_s == 12
 
 
 async def test_page_of_a_proxy_with_status_200_confirms_nothing() -> None:
     with http_server(lambda _: HttpAnswer(body=b"<html>ok</html>")) as server:
-        sink = OtlpHttpSink(server.url)
-        with pytest.raises(SendUnconfirmed, match="is not OTLP"):
-            await sink.send(REQUEST)
-        await sink.aclose()
+        await refused(OtlpHttpSink(server.url), SendUnconfirmed, "is not OTLP")
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("endpoint", ["grpc://127.0.0.1:9", "http://127.0.0.1:9"])
 async def test_nobody_at_home_is_retryable(endpoint: str) -> None:
-    sink = open_sink(endpoint, timeout_s=5)
-    with pytest.raises(SendRetryable):
-        await sink.send(REQUEST)
-    await sink.aclose()
+    await refused(open_sink(endpoint, timeout_s=5), SendRetryable)
 
 
 async def test_memory_sink_fails_as_planned_and_then_keeps_everything() -> None:
@@ -217,22 +191,9 @@ def test_address_chooses_the_sink(endpoint: str, kind: type, name: str) -> None:
 @pytest.mark.parametrize(
     "endpoint",
     [
-        *(
-            "",
-            "localhost",
-            "ftp://host:1",
-            "http://",
-            "http://host:port",
-            "otlp-file:",
-            "grpc://host:4317/path",
-        ),
-        *(
-            "http://a b:4318",
-            "http://[::1:4318",
-            "http://user:secret@host:4318",
-            "http://u:secret@host:port",
-            "kafka://host",
-        ),
+        *("", "localhost", "ftp://host:1", "http://", "http://host:port", "otlp-file:", "http://[::1:4318"),
+        *("grpc://host:4317/path", "http://a b:4318", "http://user:secret@host:4318", "kafka://host"),
+        "http://u:secret@host:port",
     ],
 )
 def test_bad_address_is_a_config_error_that_shows_no_secret(endpoint: str) -> None:

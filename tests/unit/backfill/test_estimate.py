@@ -182,12 +182,9 @@ async def test_a_judge_that_computes_takes_nothing() -> None:
     for interval in (estimate.calls, estimate.input_tokens, estimate.usd):
         assert interval is not None
         assert astuple(interval) == (0, 0, 0)
-
-
-async def test_nothing_to_judge_takes_nothing() -> None:
-    estimate = (await plan([rag_trace(0, None)], pilot=5)).estimate
-    assert (estimate.records, estimate.pilot) == (0, 0)
-    assert estimate.calls == EstimateRange(low=0, likely=0, high=0)
+    nothing = (await plan([rag_trace(0, None)], pilot=5)).estimate
+    assert (nothing.records, nothing.pilot) == (0, 0)
+    assert nothing.calls == EstimateRange(low=0, likely=0, high=0)
 
 
 async def test_a_pilot_that_nobody_answered_tells_nothing_and_says_why() -> None:

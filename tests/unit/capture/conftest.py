@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -46,6 +47,18 @@ class Recorded:
     def _text(self, kind: str, key: str) -> str | None:
         messages = self.span(kind).attributes.get(key)
         return None if messages is None else json.loads(messages)[0]["parts"][0]["content"]
+
+
+@contextmanager
+def recording_with(**settings: Any) -> Iterator[Recorded]:
+    """Switch capture on with these settings, into memory, and off again."""
+    ragtrace.uninstrument()
+    recorded = Recorded()
+    assert ragtrace.instrument(tracer_provider=recorded.provider, only=[], **settings)
+    try:
+        yield recorded
+    finally:
+        ragtrace.uninstrument()
 
 
 @pytest.fixture

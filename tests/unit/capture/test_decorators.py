@@ -19,14 +19,15 @@ from ragtrace import semconv
 
 
 def test_question_is_the_parameter_of_that_name_and_answer_the_return_value(recorded: Any) -> None:
-    @ragtrace.rag
-    def ask(tenant: str, question: str) -> str:
-        """Answer."""
-        return question.upper()
+    class Desk:
+        @ragtrace.rag(answer=lambda result: result[0])
+        def ask(self, tenant: str, *, question: str = "?") -> tuple[str, int]:
+            """Answer."""
+            return question.upper(), 1
 
-    assert ask("t", "who?") == "WHO?"
+    assert Desk().ask("t", question="who?") == ("WHO?", 1)
     assert (recorded.question, recorded.answer) == ("who?", "WHO?")
-    assert (ask.__name__, ask.__doc__) == ("ask", "Answer.")
+    assert (Desk.ask.__name__, Desk.ask.__doc__) == ("ask", "Answer.")
 
 
 @dataclass
@@ -52,25 +53,6 @@ def test_question_is_found(
 ) -> None:
     function(*arguments)
     assert recorded.question == question
-
-
-def test_keyword_arguments_and_methods_are_understood(recorded: Any) -> None:
-    class Desk:
-        @ragtrace.rag(name="desk")
-        def ask(self, *, question: str = "?") -> dict[str, str]:
-            return {"answer": "Ada"}
-
-    assert Desk().ask(question="Who?") == {"answer": "Ada"}
-    assert (recorded.question, recorded.answer) == ("Who?", "Ada")
-
-
-def test_a_hook_finds_the_answer_in_any_result(recorded: Any) -> None:
-    @ragtrace.rag(answer=lambda result: result[0])
-    def ask(question: str) -> tuple[str, int]:
-        return "Ada", 1
-
-    assert ask("Who?") == ("Ada", 1)
-    assert recorded.answer == "Ada"
 
 
 def test_a_hook_that_fails_leaves_the_result_alone(recorded: Any) -> None:
@@ -107,23 +89,20 @@ def test_a_function_that_raises_ends_its_span_with_the_error(recorded: Any) -> N
     assert recorded.answer is None
 
 
-def test_retrieval_takes_chunks_from_the_return_value(recorded: Any) -> None:
+def test_retrieval_takes_chunks_from_what_is_returned_or_yielded(recording: Any) -> None:
     @ragtrace.retrieval(data_source="kb", chunks=lambda result: result["documents"])
     def search(query: str) -> dict[str, list[str]]:
         return {"documents": ["a", "b"]}
 
-    search("Who?")
-    assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
-    assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == "Who?"
-
-
-def test_retrieval_takes_chunks_from_a_generator(recorded: Any) -> None:
     @ragtrace.retrieval
-    def search(query: str) -> Iterator[str]:
+    def found(query: str) -> Iterator[str]:
         yield from ("a", "b")
 
-    assert list(search("Who?")) == ["a", "b"]
-    assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
+    for search_all in (search, lambda query: list(found(query))):
+        recorded = recording()
+        search_all("Who?")
+        assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
+        assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == "Who?"
 
 
 def test_generation_takes_messages_and_answer(recorded: Any) -> None:
@@ -153,35 +132,52 @@ async def async_stream(question: str) -> AsyncIterator[str]:
     yield "a"
 
 
-def test_a_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> None:
-    assert inspect.isgeneratorfunction(stream)
-    assert list(stream("Who?")) == ["A", "d", "a"]
+async def everything(stream: Any) -> list[Any]:
+    return [piece async for piece in stream] if hasattr(stream, "__aiter__") else list(stream)
+
+
+both = pytest.mark.parametrize("streaming", [stream, async_stream])
+
+
+@both
+async def test_a_streamed_answer_is_complete_when_the_stream_ends(recorded: Any, streaming: Any) -> None:
+    assert inspect.isgeneratorfunction(streaming) or inspect.isasyncgenfunction(streaming)
+    assert await everything(streaming("Who?")) == ["A", "d", "a"]
     assert (recorded.question, recorded.answer) == ("Who?", "Ada")
     assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is True
-
-
-async def test_an_async_streamed_answer_is_complete_when_the_stream_ends(recorded: Any) -> None:
-    assert inspect.isasyncgenfunction(async_stream)
-    assert [piece async for piece in async_stream("Who?")] == ["A", "d", "a"]
-    assert (recorded.question, recorded.answer) == ("Who?", "Ada")
     assert recorded.span("retrieval").parent == recorded.span("rag").context
 
 
-def test_the_readers_spans_are_not_the_streams_children(recorded: Any) -> None:
+@pytest.mark.parametrize("decorator", [ragtrace.rag, ragtrace.generation])
+async def test_a_piece_is_passed_on_before_the_next_is_made(recorded: Any, decorator: Any) -> None:
+    made: list[str] = []
+
+    @decorator
+    def answer(question: str) -> Iterator[str]:
+        for piece in ("Two ", "years."):
+            made.append(piece)
+            yield piece
+
+    @decorator
+    async def answer_later(question: str) -> AsyncIterator[str]:
+        for piece in answer(question):
+            yield piece
+
+    reading = answer_later("How long?")
+    assert not made
+    assert await anext(reading) == "Two "
+    assert made == ["Two "]
+    assert await everything(reading) == ["years."]
+
+
+async def test_the_readers_spans_are_not_the_streams_children(recorded: Any) -> None:
     tracer = recorded.provider.get_tracer("app")
     for piece in stream("Who?"):
         tracer.start_span(f"read {piece}").end()
-    readers = [span for span in recorded.spans if span.name.startswith("read")]
-    assert [span.parent for span in readers] == [None, None, None]
-    assert recorded.span("retrieval").parent == recorded.span("rag").context
-
-
-async def test_the_async_readers_spans_are_not_the_streams_children(recorded: Any) -> None:
-    tracer = recorded.provider.get_tracer("app")
     async for piece in async_stream("Who?"):
         tracer.start_span(f"read {piece}").end()
     readers = [span for span in recorded.spans if span.name.startswith("read")]
-    assert [span.parent for span in readers] == [None, None, None]
+    assert [span.parent for span in readers] == [None] * 6
 
 
 def test_a_span_opened_before_a_piece_holds_what_comes_after_it(recorded: Any) -> None:
@@ -198,23 +194,18 @@ def test_a_span_opened_before_a_piece_holds_what_comes_after_it(recorded: Any) -
     assert inside.parent == recorded.span("generation").context
 
 
-def test_an_abandoned_stream_ends_its_span_incomplete(recorded: Any) -> None:
-    reading = stream("Who?")
+async def test_an_abandoned_stream_ends_its_span_incomplete(recorded: Any) -> None:
+    reading: Any = stream("Who?")
     next(reading)
     reading.close()
     span = recorded.span("rag")
     assert span.attributes[semconv.RAG_STREAM_COMPLETE] is False
     assert span.status.is_unset
     assert recorded.answer == "A"
-
-
-async def test_an_abandoned_async_stream_ends_its_span_incomplete(recorded: Any) -> None:
     reading = async_stream("Who?")
-    await anext(reading)
-    await anext(reading)
+    assert [await anext(reading), await anext(reading)] == ["A", "d"]
     await reading.aclose()
-    assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
-    assert recorded.span("retrieval").attributes[semconv.RAG_STREAM_COMPLETE] is False
+    assert [span.attributes[semconv.RAG_STREAM_COMPLETE] for span in recorded.spans] == [False] * 3
 
 
 async def test_a_cancelled_stream_is_abandoned_and_no_error(recorded: Any) -> None:
@@ -278,7 +269,7 @@ def test_a_stream_that_fails_is_an_error_with_the_answer_so_far(recorded: Any) -
     assert recorded.answer == "A"
 
 
-def test_what_a_reader_sends_and_throws_reaches_the_function(recorded: Any) -> None:
+async def test_what_a_reader_sends_and_throws_reaches_the_function(recorded: Any) -> None:
     @ragtrace.rag
     def ask(question: str) -> Iterator[str]:
         got = yield "A"
@@ -288,19 +279,8 @@ def test_what_a_reader_sends_and_throws_reaches_the_function(recorded: Any) -> N
             yield "caught"
         return "done"
 
-    reading: Any = ask("Who?")
-    assert next(reading) == "A"
-    assert reading.send("sent") == "sent"
-    assert reading.throw(LookupError()) == "caught"
-    with pytest.raises(StopIteration) as stop:
-        next(reading)
-    assert stop.value.value == "done"
-    assert recorded.answer == "Asentcaught"
-
-
-async def test_what_an_async_reader_sends_and_throws_reaches_the_function(recorded: Any) -> None:
     @ragtrace.rag
-    async def ask(question: str) -> AsyncIterator[str]:
+    async def ask_later(question: str) -> AsyncIterator[str]:
         got = yield "A"
         try:
             yield got
@@ -308,44 +288,30 @@ async def test_what_an_async_reader_sends_and_throws_reaches_the_function(record
             yield "caught"
 
     reading: Any = ask("Who?")
+    assert [next(reading), reading.send("sent"), reading.throw(LookupError())] == ["A", "sent", "caught"]
+    with pytest.raises(StopIteration) as stop:
+        next(reading)
+    assert stop.value.value == "done"
+    assert recorded.answer == "Asentcaught"
+    reading = ask_later("Who?")
     assert [await anext(reading), await reading.asend("sent")] == ["A", "sent"]
     assert await reading.athrow(LookupError()) == "caught"
-    assert [piece async for piece in reading] == []
-    assert recorded.answer == "Asentcaught"
+    assert await everything(reading) == []
 
 
-def test_a_function_that_returns_a_generator_is_a_stream(recorded: Any) -> None:
-    @ragtrace.rag
-    def ask(question: str) -> Iterator[str]:
-        return (letter for letter in "Ada")
+async def test_a_function_that_returns_a_generator_or_coroutine_ends_with_it(recording: Any) -> None:
+    async def later() -> AsyncIterator[str]:
+        for letter in "Ada":
+            yield letter
 
-    assert list(ask("Who?")) == ["A", "d", "a"]
-    assert recorded.answer == "Ada"
-
-
-async def test_a_function_that_returns_an_async_generator_is_a_stream(recorded: Any) -> None:
-    @ragtrace.rag
-    async def ask(question: str) -> AsyncIterator[str]:
-        async def letters() -> AsyncIterator[str]:
-            for letter in "Ada":
-                yield letter
-
-        return letters()
-
-    assert [piece async for piece in await ask("Who?")] == ["A", "d", "a"]
-    assert recorded.answer == "Ada"
-
-
-async def test_a_function_that_returns_a_coroutine_ends_with_it(recorded: Any) -> None:
     async def answer() -> str:
         return "Ada"
 
-    @ragtrace.rag
-    def ask(question: str) -> Any:
-        return answer()
-
-    assert await ask("Who?") == "Ada"
-    assert recorded.answer == "Ada"
+    for make in (lambda: iter(letter for letter in "Ada"), later, answer):
+        recorded = recording()
+        result: Any = ragtrace.rag(lambda question, make=make: make())("Who?")
+        assert "".join(await result if inspect.isawaitable(result) else await everything(result)) == "Ada"
+        assert recorded.answer == "Ada"
 
 
 def test_a_returned_stream_that_nobody_reads_still_ends_its_span(recorded: Any) -> None:

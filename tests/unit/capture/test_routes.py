@@ -130,18 +130,29 @@ async def test_a_route_records_its_question_and_answer_and_answers_as_before(
     assert recorded.span("rag").attributes.get(semconv.RAG_STREAM_COMPLETE, True) is True
 
 
-async def test_background_tasks_still_run(recorded: Any) -> None:
+async def get(app: Any, **asked: str) -> str:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        return (await client.get("/", params=asked)).text
+
+
+async def test_background_tasks_still_run_and_what_a_body_retrieves_belongs_to_the_route(
+    recorded: Any,
+) -> None:
     ran: list[str] = []
 
     def ask(question: str, tasks: BackgroundTasks) -> StreamingResponse:
+        def pieces() -> Iterator[str]:
+            with ragtrace.retrieval(query=question):
+                yield ANSWER
+
         tasks.add_task(ran.append, question)
-        return StreamingResponse(iter(ANSWER), background=tasks)
+        return StreamingResponse(pieces(), background=tasks)
 
     app = FastAPI()
     app.get("/")(ragtrace.rag(ask))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        assert (await client.get("/", params={"question": QUESTION})).text == ANSWER
+    assert await get(app, question=QUESTION) == ANSWER
     assert ran == [QUESTION]
+    assert recorded.span("retrieval").parent == recorded.span("rag").context
 
 
 async def test_a_plain_starlette_route_is_asked_in_its_address(recorded: Any) -> None:
@@ -149,25 +160,8 @@ async def test_a_plain_starlette_route_is_asked_in_its_address(recorded: Any) ->
     def ask(request: Request) -> Response:
         return Response(ANSWER, media_type="text/plain")
 
-    app = Starlette(routes=[Route("/", ask)])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        await client.get("/", params={"q": QUESTION})
+    await get(Starlette(routes=[Route("/", ask)]), q=QUESTION)
     assert (recorded.question, recorded.answer) == (QUESTION, ANSWER)
-
-
-async def test_what_a_streamed_body_retrieves_belongs_to_the_route(recorded: Any) -> None:
-    def ask(question: str) -> StreamingResponse:
-        def pieces() -> Iterator[str]:
-            with ragtrace.retrieval(query=question):
-                yield ANSWER
-
-        return StreamingResponse(pieces())
-
-    app = FastAPI()
-    app.get("/")(ragtrace.rag(ask))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        await client.get("/", params={"question": QUESTION})
-    assert recorded.span("retrieval").parent == recorded.span("rag").context
 
 
 async def test_an_error_of_a_route_is_no_answer(recorded: Any, caplog: pytest.LogCaptureFixture) -> None:

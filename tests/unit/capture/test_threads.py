@@ -28,10 +28,13 @@ def by_map(pool: ThreadPoolExecutor) -> None:
     list(pool.map(search, ["refunds"]))
 
 
-def by_thread(pool: ThreadPoolExecutor) -> None:
-    thread = threading.Thread(target=search, args=("refunds",))
+def run_to_its_end(thread: threading.Thread) -> None:
     thread.start()
     thread.join()
+
+
+def by_thread(pool: ThreadPoolExecutor) -> None:
+    run_to_its_end(threading.Thread(target=search, args=("refunds",)))
 
 
 class Searching(threading.Thread):
@@ -40,15 +43,11 @@ class Searching(threading.Thread):
 
 
 def by_own_thread(pool: ThreadPoolExecutor) -> None:
-    thread = Searching()
-    thread.start()
-    thread.join()
+    run_to_its_end(Searching())
 
 
 def by_timer(pool: ThreadPoolExecutor) -> None:
-    timer = threading.Timer(0, search, ["refunds"])
-    timer.start()
-    timer.join()
+    run_to_its_end(threading.Timer(0, search, ["refunds"]))
 
 
 def by_nested_pools(pool: ThreadPoolExecutor) -> None:
@@ -92,8 +91,9 @@ def test_the_switch_leaves_threads_alone(
     assert (ThreadPoolExecutor.submit, threading.Thread.start) == (submit, start)
 
 
-def test_a_worker_that_outlives_the_call_is_no_part_of_it(recorded: Any) -> None:
+def test_a_worker_that_outlives_the_call_is_no_part_of_it_nor_its_pool(recorded: Any) -> None:
     work = threading.Event()
+    tracer = recorded.provider.get_tracer("app")
 
     def later() -> None:
         search("early")
@@ -102,25 +102,23 @@ def test_a_worker_that_outlives_the_call_is_no_part_of_it(recorded: Any) -> None
         assert not get_current_span().get_span_context().is_valid
         search("late")
 
-    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
-        thread = threading.Thread(target=later)
-        thread.start()
-        pool.submit(search, "pooled").result()
-    work.set()
-    thread.join()
-    (root,) = [span for span in recorded.spans if span.attributes[semconv.RAG_KIND] == "rag"]
-    parents = {span.attributes.get(semconv.RETRIEVAL_QUERY): span.parent for span in recorded.spans}
-    assert parents == {None: None, "early": root.context, "pooled": root.context, "late": None}
-
-
-def test_a_pool_that_a_call_starts_serves_others_without_it(recorded: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         with ragtrace.rag(question="Who?"):
-            pool.submit(search, "inside").result()
+            thread = threading.Thread(target=later)
+            thread.start()
+            pool.submit(search, "pooled").result()
+            pool.submit(ragtrace.update, session_id="s1").result()
         pool.submit(search, "outside").result()
+        with tracer.start_as_current_span("request") as request:
+            pool.submit(search, "of a request").result()
+    work.set()
+    thread.join()
+    root = recorded.span("rag")
+    assert root.attributes[semconv.SESSION_ID] == "s1"
     parents = {span.attributes.get(semconv.RETRIEVAL_QUERY): span.parent for span in recorded.spans}
-    assert parents["outside"] is None
-    assert parents["inside"] is not None
+    inside = dict.fromkeys(("early", "pooled"), root.context)
+    outside = dict.fromkeys((None, "late", "outside"))
+    assert parents == {**inside, **outside, "of a request": request.get_span_context()}
 
 
 def test_what_a_thread_raises_and_returns_is_its_own(recorded: Any) -> None:
@@ -137,16 +135,3 @@ def test_what_a_thread_raises_and_returns_is_its_own(recorded: Any) -> None:
             thread.start()
         thread.join()
         assert "run" not in vars(thread)
-
-
-def test_facts_told_in_a_thread_stand_on_the_call(recorded: Any) -> None:
-    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
-        pool.submit(ragtrace.update, session_id="s1").result()
-    assert recorded.span("rag").attributes[semconv.SESSION_ID] == "s1"
-
-
-def test_an_applications_own_span_is_carried_too(recorded: Any) -> None:
-    tracer = recorded.provider.get_tracer("app")
-    with tracer.start_as_current_span("request") as request, ThreadPoolExecutor(1) as pool:
-        pool.submit(search, "refunds").result()
-    assert recorded.span("retrieval").parent == request.get_span_context()

@@ -1,4 +1,4 @@
-"""The carrier span."""
+"""The carrier span, what is written onto a held span, and the digest that tells a revision."""
 
 from __future__ import annotations
 
@@ -6,30 +6,44 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.errors import InputError
 from ragtrace.model import (
     AttributeValue,
+    Chunk,
     Compat,
     CompatStatus,
     Diagnosis,
     Evaluation,
+    Gap,
     Intermediate,
     JudgeIdentity,
     MetricResult,
+    Part,
     RagRecord,
     Sample,
     SkipReason,
     VerdictLabel,
 )
-from ragtrace.traces.attach import AttachOptions, carrier, carrier_span_id, without_evaluation_objects
-from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.attach import (
+    Addition,
+    AttachOptions,
+    add_to_spans,
+    carrier,
+    carrier_span_id,
+    encode_addition,
+    record_sha256,
+    without_evaluation_objects,
+)
+from ragtrace.traces.otlp import decode, drop_spans, encode, split_by_trace
 from ragtrace.traces.trace import Span, SpanEvent, StatusCode
+from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import (
     MS,
     START_NS,
@@ -43,6 +57,7 @@ from tests.unit.traces.builders import (
     an_evaluation,
     span_id,
 )
+from tests.unit.traces.strategies import spans
 
 SAMPLE = Sample(rule="ratio", rate=0.1, probability=0.1)
 NOW_NS = START_NS + 61_000 * MS
@@ -120,12 +135,9 @@ def test_name_status_and_brief_tell_the_outcome(
     assert span.name == name
     assert span.attributes["ragtrace.eval.status"] == status
     assert span.attributes["ragtrace.brief"] == brief
-
-
-def test_skip_reason_stands_on_a_skipped_carrier() -> None:
-    span = a_carrier(an_evaluation(a_result(score=None, skip_reason=SkipReason.REFUSAL)))
-    assert span.attributes["ragtrace.eval.skip_reason"] == "refusal"
-    assert "ragtrace.pass" not in span.attributes
+    skipped = evaluation.results and evaluation.results[0].skip_reason
+    assert span.attributes.get("ragtrace.eval.skip_reason") == (skipped or None)
+    assert ("ragtrace.pass" in span.attributes) == (name == "evaluation pass")
 
 
 def test_failure_has_an_error_type_and_no_score_anywhere() -> None:
@@ -164,6 +176,10 @@ def test_totals_say_how_many_claims_there_were_when_not_all_are_shown() -> None:
 
 def test_without_content_no_text_is_written() -> None:
     span = a_carrier(options=AttachOptions(content=False))
+    assert span.status_code is StatusCode.UNSET  # a failing answer is no error of the application
+    of_chunks = a_carrier(SEVERAL, options=AttachOptions(content=False))
+    assert "opening hours" not in repr(of_chunks)
+    assert of_chunks.events[11].attributes["ragtrace.chunk.id"] == "faq-1"
     written = repr(span)
     assert "30 days" not in written
     assert "14 days" not in written
@@ -238,10 +254,6 @@ def test_many_metrics_leave_whole_objects_out() -> None:
 def test_annotator_kind_says_honestly_who_judged(computes: bool, kind: str) -> None:
     span = a_carrier(an_evaluation(a_result(), computes=computes), options=OPENINFERENCE)
     assert span.attributes["evaluations.0.evaluation.annotator_kind"] == kind
-
-
-def test_failing_answer_is_no_error_of_the_application() -> None:
-    assert a_carrier().status_code is StatusCode.UNSET
 
 
 @pytest.mark.parametrize("moment_ns", [0, 1, 2**64 - 2, 2**64 - 1])
@@ -394,12 +406,6 @@ def test_result_events_count_in_the_words_of_their_metric() -> None:
     assert not [key for key in chunks if key.startswith("ragtrace.claims.")]
 
 
-def test_without_content_chunks_have_no_reason() -> None:
-    span = a_carrier(SEVERAL, options=AttachOptions(content=False))
-    assert "opening hours" not in repr(span)
-    assert span.events[11].attributes["ragtrace.chunk.id"] == "faq-1"
-
-
 def test_chunks_have_room_beside_the_claims() -> None:
     span = a_carrier(SEVERAL, options=AttachOptions(max_claims=1))
     assert [event.name for event in span.events[6:]] == [
@@ -524,3 +530,135 @@ def _named_by(event: SpanEvent, what: str) -> Iterable[AttributeValue]:
     alone = event.attributes.get(f"ragtrace.{what}.metric")
     several = event.attributes.get(f"ragtrace.{what}.metrics")
     return several if isinstance(several, tuple) else [alone] if alone else []
+
+
+UNKNOWN = b"\xa2\x1f\x02hi"
+"""Field 500, which no message of OTLP has."""
+ROOT = rag_trace(0)[0].span_id
+ADDITION = encode_addition(
+    Addition(
+        span_id=ROOT,
+        attributes={"ragtrace.pass": False, "ragtrace.kind": "other"},
+        events=[SpanEvent(name="ragtrace.claim.contradicted", time_ns=5, attributes={"n": 1})],
+    )
+)
+
+
+def parsed(payload: bytes) -> ExportTraceServiceRequest:
+    return ExportTraceServiceRequest.FromString(payload)
+
+
+def with_unknown_fields(payload: bytes) -> bytes:
+    """Add a field of a later version of OTLP to the request, its resources, scopes and spans."""
+    request = parsed(payload)
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                span.dropped_events_count = 7
+                span.MergeFromString(UNKNOWN)
+            scope_spans.MergeFromString(UNKNOWN)
+        resource_spans.MergeFromString(UNKNOWN)
+    return request.SerializeToString() + UNKNOWN
+
+
+def taken_off(payload: bytes, attributes: int, events: int) -> bytes:
+    """Undo an addition to the first span."""
+    request = parsed(payload)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    del span.attributes[len(span.attributes) - attributes :]
+    del span.events[len(span.events) - events :]
+    return request.SerializeToString()
+
+
+def test_only_what_is_added_differs() -> None:
+    original = with_unknown_fields(encode(rag_trace(0)))
+    written = add_to_spans(original, {ROOT: ADDITION})
+    span = parsed(written).resource_spans[0].scope_spans[0].spans[0]
+    assert (span.attributes[-1].key, span.events[-1].name) == ("ragtrace.pass", "ragtrace.claim.contradicted")
+    assert taken_off(written, attributes=1, events=1) == original
+
+
+def test_what_the_application_wrote_is_not_overwritten() -> None:
+    span = (
+        parsed(add_to_spans(encode(rag_trace(0)), {ROOT: ADDITION})).resource_spans[0].scope_spans[0].spans[0]
+    )
+    kinds = [each.value.string_value for each in span.attributes if each.key == "ragtrace.kind"]
+    assert kinds == ["rag"]
+
+
+def test_every_copy_of_a_span_gets_its_addition() -> None:
+    payload = encode(rag_trace(0)) * 2
+    request = parsed(add_to_spans(payload, {ROOT: ADDITION}))
+    assert [len(each.scope_spans[0].spans[0].events) for each in request.resource_spans] == [1, 1]
+
+
+@pytest.mark.slow
+@given(span=spans())
+def test_spans_that_get_nothing_keep_their_bytes(span: Any) -> None:
+    payload = encode([span])
+    assert add_to_spans(payload, {"0123456789abcdef": ADDITION}) == payload
+
+
+@pytest.mark.parametrize("wanted", [0, 1])
+def test_a_request_is_parted_without_loss(wanted: int) -> None:
+    request = parsed(with_unknown_fields(encode([*rag_trace(0), *rag_trace(1)])))
+    chosen = f"{wanted + 1:032x}"
+    (part,) = split_by_trace(request, wanted=lambda trace_id, _: trace_id == chosen).slices
+    drop_spans(request, lambda span: span.trace_id.hex() == chosen)
+    assert part.payload + UNKNOWN == with_unknown_fields(encode(rag_trace(wanted)))
+    assert request.SerializeToString() == with_unknown_fields(encode(rag_trace(1 - wanted)))
+
+
+def test_a_request_whose_spans_are_all_taken_out_is_empty() -> None:
+    request = parsed(encode(rag_trace(0)))
+    drop_spans(request, lambda _: True)
+    assert request.SerializeToString() == b""
+
+
+JUDGED = replace(
+    RagRecord.of(
+        question="How long?",
+        contexts={"faq-1": "14 days.", "faq-2": "Free."},
+        answer="14 days.",
+        reference="14 days.",
+    ),
+    reference_chunk_ids=("faq-1",),
+)
+FIRST_CHUNK, SECOND_CHUNK = JUDGED.chunks
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(JUDGED, question=None),
+        replace(JUDGED, answer="15 days."),
+        replace(JUDGED, reference=None),
+        replace(JUDGED, reference_chunk_ids=()),
+        replace(JUDGED, chunks=(SECOND_CHUNK, FIRST_CHUNK)),
+        replace(JUDGED, chunks=(FIRST_CHUNK,)),
+        replace(JUDGED, chunks=(FIRST_CHUNK, replace(SECOND_CHUNK, id="faq-3"))),
+        replace(JUDGED, gaps=(Gap(part=Part.ANSWER, reason=SkipReason.TRUNCATED, detail="cut"),)),
+    ],
+    ids=["question", "answer", "reference", "reference ids", "order", "number", "chunk id", "gap"],
+)
+def test_what_is_judged_makes_another_digest(changed: RagRecord) -> None:
+    assert record_sha256(changed) != record_sha256(JUDGED)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(JUDGED, session_id="s-1", conversation_id="c-1", response_id="r-1"),
+        replace(JUDGED, model="m", prompt_version="2"),
+        replace(JUDGED, id="another"),
+        replace(JUDGED, chunks=(replace(FIRST_CHUNK, span_id="01", score=0.5), SECOND_CHUNK)),
+    ],
+    ids=["session", "model", "id", "where a chunk was read"],
+)
+def test_what_is_copied_for_filtering_does_not(changed: RagRecord) -> None:
+    assert record_sha256(changed) == record_sha256(JUDGED)
+
+
+def test_texts_that_no_encoding_has_are_digested() -> None:
+    odd = RagRecord.of(question="\ud800", contexts=[Chunk(id="\x00", text=None)], answer="\U0001f9ea")
+    assert len(record_sha256(odd)) == 64

@@ -338,11 +338,10 @@ def test_steps_without_a_workflow_are_joined_under_their_common_ancestor() -> No
     assert (record.target.span_id, record.target.root_name) == (span_id(3), "span 8")
 
 
-def test_steps_whose_parents_were_not_seen_are_still_one_call() -> None:
-    assert the_record(retrieval(parent=77), chat(parent=78)).answer == ANSWER
-
-
-def test_agent_gets_the_retrieval_beside_it() -> None:
+def test_agent_gets_the_retrieval_beside_it_and_steps_of_parents_not_seen_are_one_call() -> None:
+    tool = retrieval(parent=77, **{WORKFLOW: "execute_tool", "gen_ai.tool.type": "datastore"})
+    record = the_record(tool, chat(parent=78))
+    assert (record.answer, len(record.chunks)) == (ANSWER, 1)
     agent = a_span(
         1,
         9,
@@ -350,11 +349,6 @@ def test_agent_gets_the_retrieval_beside_it() -> None:
         attributes={WORKFLOW: "invoke_agent", "gen_ai.output.messages": messages("assistant", ANSWER)},
     )
     assert [chunk.id for chunk in the_record(a_span(9), retrieval(2, 9), agent).chunks] == ["d1"]
-
-
-def test_datastore_tool_is_a_retrieval() -> None:
-    tool = retrieval(**{WORKFLOW: "execute_tool", "gen_ai.tool.type": "datastore"})
-    assert len(the_record(workflow(), tool).chunks) == 1
 
 
 @pytest.mark.parametrize(
@@ -523,11 +517,8 @@ def test_call_that_failed_before_it_answered_is_a_failed_call() -> None:
     assert reasons(the_record(root, retrieval())) == {Part.ANSWER: SkipReason.FAILED_CALL}
 
 
-def test_workflow_without_retrieval_has_no_context() -> None:
-    assert reasons(the_record(workflow(), chat())) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
-
-
 def test_chat_alone_is_a_call_for_which_nothing_was_retrieved() -> None:
+    assert reasons(the_record(workflow(), chat())) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
     record = the_record(chat(1, 0, **{"gen_ai.input.messages": messages("user", QUESTION)}))
     assert (record.question, record.answer) == (QUESTION, ANSWER)
     assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}

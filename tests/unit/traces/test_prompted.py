@@ -65,21 +65,12 @@ def test_passages_of_a_shape_are_told_from_question_and_instructions(shape: Shap
     (provenance,) = (each for each in record.provenance if each.part is Part.CONTEXT)
     assert provenance.attribute == "gen_ai.input.messages"
     assert "so its prompt is the context" in provenance.why
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_shapes_of_auto_are_shapes_of_prompt_too(shape: Shape) -> None:
-    record = read(shape.messages, LIBERAL)
-    assert set(shape.passages) <= set(texts(record))
-    assert record.question == QUESTION
-    assert not any(QUESTION in (chunk.text or "") for chunk in record.chunks)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_nothing_is_read_from_prompts_where_spans_alone_count(shape: Shape) -> None:
-    record = read(shape.messages, SPANS_ONLY)
-    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
-    assert not record.context_from_prompt
+    liberal = read(shape.messages, LIBERAL)
+    assert set(shape.passages) <= set(texts(liberal))
+    assert liberal.question == QUESTION
+    assert not any(QUESTION in (chunk.text or "") for chunk in liberal.chunks)
+    alone = read(shape.messages, SPANS_ONLY)
+    assert (reasons(alone), alone.context_from_prompt) == ({Part.CONTEXT: SkipReason.NO_RETRIEVAL}, False)
 
 
 PLAIN = {
@@ -285,13 +276,6 @@ def test_chunks_are_named_after_their_text() -> None:
         hashlib.sha256(text.encode()).hexdigest()[:16] for text in SHAPES[0].passages
     ]
     assert [chunk.rank for chunk in record.chunks] == list(range(len(record.chunks)))
-
-
-def test_last_turn_of_the_user_asks_and_earlier_ones_may_bring_passages() -> None:
-    record = read(
-        said(f"<document>{WARRANTY}</document>\n\nWhat is sold?", ("assistant", "Lamps are sold."), QUESTION)
-    )
-    assert (texts(record), record.question) == ([WARRANTY], QUESTION)
 
 
 def test_question_of_the_call_around_the_model_is_not_in_the_context() -> None:

@@ -1,18 +1,22 @@
-"""The file of OTLP JSON lines, written and read."""
-# ruff: noqa: ASYNC240 -- nothing else runs in these tests' event loops
+"""Files of OTLP: written and read, in every form that a Collector or a person leaves them in."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import os
 import tracemalloc
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragtrace.backends import OtlpFileReader, OtlpFileSink, open_reader
 from ragtrace.errors import InputError, ReadError, SendRejected, SendRetryable
@@ -20,6 +24,9 @@ from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
+
+# ruff: noqa: ASYNC240 -- nothing else runs in these tests' event loops
+
 
 OTHER_ID = "1" * 32
 FIRST, SECOND, THIRD = (a_span(number) for number in (1, 2, 3))
@@ -218,3 +225,98 @@ async def test_a_file_that_grew_or_was_written_again_is_looked_at_again(path: Pa
         path.write_text(f"{encode_json([other])}\n")
         assert await reader.get(TRACE_ID) is None
         assert await reader.get(OTHER_ID) == Trace.of(OTHER_ID, [other])
+
+
+ROOT, CHILD = a_span(1), a_span(2, 1)
+
+
+def json_lines() -> bytes:
+    return b"".join(encode_json([span]).encode() + b"\n" for span in (ROOT, CHILD))
+
+
+def laid_out() -> bytes:
+    trees = [json.loads(encode_json([span])) for span in (ROOT, CHILD)]
+    return "\n".join(json.dumps(tree, indent=2) for tree in trees).encode()
+
+
+def as_list() -> bytes:
+    return json.dumps([json.loads(encode_json([span])) for span in (ROOT, CHILD)], indent=1).encode()
+
+
+def framed(pack: Callable[[bytes], bytes] = bytes, *, of: Callable[..., bytes] = encode) -> bytes:
+    bodies = [pack(of([span])) for span in (ROOT, CHILD)]
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def json_bytes(spans: list[object]) -> bytes:
+    return encode_json(spans).encode()  # type: ignore[arg-type]
+
+
+FORMS = {
+    "lines of JSON": json_lines(),
+    "JSON with a byte order mark": b"\xef\xbb\xbf" + json_lines(),
+    "JSON over several lines": laid_out(),
+    "a list": as_list(),
+    "one protobuf message": encode([ROOT, CHILD]),
+    "messages with lengths": framed(),
+    "messages packed one by one": framed(zstd.compress),
+    "JSON packed one by one": framed(zstd.compress, of=json_bytes),
+    "gzip of JSON": gzip.compress(json_lines()),
+    "gzip of messages": gzip.compress(framed()),
+    "gzip in two parts": gzip.compress(encode_json([ROOT]).encode() + b"\n")
+    + gzip.compress(encode_json([CHILD]).encode()),
+    "zstd of JSON": zstd.compress(json_lines()),
+}
+
+
+async def read_all(path: Path, faults: list[str] | None = None) -> list[Trace]:
+    on_fault = None if faults is None else lambda fault: faults.append(str(fault))
+    return [trace async for trace in OtlpFileReader(path, on_fault=on_fault).traces()]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_trace_is_read_in_every_form(form: str, tmp_path: Path) -> None:
+    (tmp_path / "traces").write_bytes(FORMS[form])
+    assert await read_all(tmp_path / "traces") == [a_trace(ROOT, CHILD)]
+    assert await OtlpFileReader(tmp_path / "traces").get(ROOT.trace_id) == a_trace(ROOT, CHILD)
+
+
+async def test_spans_of_a_trace_in_several_files_of_a_folder_are_one_trace(tmp_path: Path) -> None:
+    (tmp_path / "2026").mkdir()
+    (tmp_path / "2026" / "traces-1.jsonl.gz").write_bytes(gzip.compress(encode_json([ROOT]).encode()))
+    (tmp_path / "traces-2.bin").write_bytes(encode([CHILD]))
+    (tmp_path / ".partial").write_bytes(b"nonsense")
+    assert await read_all(tmp_path) == [a_trace(ROOT, CHILD)]
+
+
+async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json_lines())))
+    assert await read_all(Path("-")) == [a_trace(ROOT, CHILD)]
+
+
+@pytest.mark.parametrize("form", ["gzip of JSON", "messages with lengths", "zstd of JSON"])
+async def test_file_that_is_cut_off_is_told_and_the_rest_is_read(form: str, tmp_path: Path) -> None:
+    (tmp_path / "a-cut").write_bytes(FORMS[form][:-30])
+    (tmp_path / "b-whole").write_bytes(json_lines())
+    with pytest.raises(InputError, match="a-cut"):
+        await read_all(tmp_path)
+    faults: list[str] = []
+    assert await read_all(tmp_path, faults) == [a_trace(ROOT, CHILD)]
+    assert len(faults) == 1
+
+
+async def test_bad_lines_are_told_and_the_others_read(tmp_path: Path) -> None:
+    lines = [encode_json([ROOT]), '{"resourceSpans": 5}', '{"half', encode_json([CHILD])]
+    (tmp_path / "traces.jsonl").write_text("\n".join(lines))
+    faults: list[str] = []
+    assert await read_all(tmp_path / "traces.jsonl", faults) == [a_trace(ROOT, CHILD)]
+    assert [fault.partition(": ")[0].rpartition(", ")[2] for fault in faults] == ["line 2", "line 3"]
+
+
+@given(st.binary(max_size=200))
+async def test_no_file_breaks_the_reader(content: bytes) -> None:
+    path = Path("-")
+    faults: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert all(trace.spans for trace in await read_all(path, faults))
