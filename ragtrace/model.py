@@ -23,6 +23,7 @@ from ragtrace.semconv import SERVICE_NAME, TENANT
 __all__ = [
     "Chunk",
     "ChunkVerdict",
+    "Citation",
     "Claim",
     "Direction",
     "EarlierTurn",
@@ -184,6 +185,20 @@ def _short(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """What the model's provider says that a part of the answer comes from."""
+
+    start: int | None
+    """Offset in the answer, in characters from 0; ``None``: the answer does not have the cited part."""
+    end: int | None
+    """Exclusive. The start again: it cites for the sentence that ends there."""
+    chunk_ids: tuple[str, ...] = ()
+    """Empty if no chunk of the record is of this source."""
+    source: str = ""
+    """What the provider calls the source: a title, a file, an address or an id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hops:
     """What became of chunks between the retriever and the model, as far as spans tell."""
 
@@ -214,6 +229,8 @@ class RagRecord:
     response_id: str | None = None
     model: str | None = None
     prompt_version: str | None = None
+    citations: tuple[Citation, ...] = ()
+    """What the model's provider returned beside the answer; marks in its text, such as ``[1]``, are apart."""
     earlier_turns: tuple[EarlierTurn, ...] = ()
     """What the model was shown of the conversation, the oldest first: it tells what "it" and "there" mean,
     and is not judged."""

@@ -5,6 +5,8 @@ and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actua
 
 ``reference_chunk_ids`` names the chunks that should be retrieved.
 
+``citations`` is a list of ``{"start", "end", "chunk_ids"}``: what a provider returned beside the answer, in
+characters of the answer from 0.
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 ``prompt_version`` and ``model`` say which version answered: `ragtrace report` and `compare` group by them.
 
@@ -30,6 +32,7 @@ from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
 from ragtrace.escaping import one_json_line
 from ragtrace.model import (
+    Citation,
     Compat,
     CompatStatus,
     EarlierTurn,
@@ -219,6 +222,15 @@ Contexts: TypeAlias = Annotated[_Contexts, BeforeValidator(_all_contexts)]
 """A list of contexts; a single context becomes a list of one."""
 
 
+class CitationRow(BaseModel):
+    """A citation in a row."""
+
+    start: int | None
+    end: int | None
+    chunk_ids: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    source: Text = ""
+
+
 class TurnRow(BaseModel):
     """An earlier turn of the conversation in a row."""
 
@@ -235,6 +247,7 @@ class RecordRow(BaseModel):
     answer: Text | None = None
     reference: Annotated[Text | None, BeforeValidator(_reference)] = None
     reference_chunk_ids: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    citations: Annotated[tuple[CitationRow, ...], BeforeValidator(_written_list)] = ()
     earlier_turns: Annotated[tuple[TurnRow, ...], BeforeValidator(_written_list)] = ()
     prompt_version: _Name | None = None
     model: _Name | None = None
@@ -249,6 +262,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
         answer=_without_wrapping(row.answer, row.question),
         reference=row.reference,
         reference_chunk_ids=row.reference_chunk_ids,
+        citations=tuple(Citation(**dict(citation)) for citation in row.citations),
         earlier_turns=tuple(
             EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
         ),

@@ -119,6 +119,7 @@ def record_row(record: RagRecord) -> Mapping[str, Any] | None:
         return None
     further = {
         "reference": record.reference,
+        "citations": [asdict(citation) for citation in record.citations],
         "earlier_turns": [asdict(turn) for turn in record.earlier_turns],
     }
     return {
