@@ -229,7 +229,7 @@ class RagRecord:
     response_id: str | None = None
     model: str | None = None
     prompt_version: str | None = None
-    citations: tuple[Citation, ...] = ()
+    provider_citations: tuple[Citation, ...] = ()
     """What the model's provider returned beside the answer; marks in its text, such as ``[1]``, are apart."""
     earlier_turns: tuple[EarlierTurn, ...] = ()
     """What the model was shown of the conversation, the oldest first: it tells what "it" and "there" mean,
@@ -299,6 +299,9 @@ class RagRecord:
             reference_chunk_ids = ids_in(parts.get("reference_chunk_ids"))
         except UnreadableValue as exc:
             raise TypeError(f"`reference_chunk_ids`: {exc}") from None
+        cited = parts.get("provider_citations") or ()
+        if not isinstance(cited, list | tuple) or not all(isinstance(each, Citation) for each in cited):
+            raise TypeError("`provider_citations` must be a list of `ragtrace.model.Citation`")
         hashed = [*texts.values(), *(chunk.id for chunk in chunks)]
         return cls(
             id=_text(parts.get("id"), "id") or _digest(repr(hashed)),
@@ -309,6 +312,7 @@ class RagRecord:
             model=_text(parts.get("model"), "model"),
             prompt_version=_text(parts.get("prompt_version"), "prompt_version"),
             reference_chunk_ids=reference_chunk_ids,
+            provider_citations=tuple(cited),
         )
 
     def gap(self, *parts: Part) -> Gap | None:

@@ -218,7 +218,7 @@ def _record_json(record: RagRecord) -> dict[str, object]:
             for chunk in record.chunks
         ],
         "answer": record.answer,
-        "citations": [asdict(citation) for citation in record.citations],
+        "provider_citations": [asdict(citation) for citation in record.provider_citations],
         "reference": record.reference,
         "retrieval_query": record.retrieval_query,
         "model": record.model,
@@ -337,14 +337,14 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     text = texts[part]
     if text is not None or part is not Part.REFERENCE:
         yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
-    if part is Part.ANSWER and record.citations:
+    if part is Part.ANSWER and record.provider_citations:
         yield 6, f"{_citations(record)} beside it, of the model's provider"
 
 
 def _citations(record: RagRecord) -> str:
-    told = many(len(record.citations), "citation")
-    unplaced = sum(each.start is None for each in record.citations)
-    missing = sum(not each.chunk_ids for each in record.citations)
+    told = many(len(record.provider_citations), "citation")
+    unplaced = sum(each.start is None for each in record.provider_citations)
+    missing = sum(not each.chunk_ids for each in record.provider_citations)
     facts = {"of a part that the answer does not have": unplaced, "of a source that is no chunk": missing}
     found = [f"{number} {what}" for what, number in facts.items() if number]
     return f"{told} ({', '.join(found)})" if found else told

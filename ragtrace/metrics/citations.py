@@ -146,7 +146,7 @@ class _Citations:
         ]
         placed = [
             (each, numbers)
-            for each in record.citations
+            for each in record.provider_citations
             if (numbers := _sentences_at(each.start, each.end, answer, sentences))
         ]
         places = {chunk.id: place for place, chunk in enumerate(record.chunks)}
@@ -162,7 +162,7 @@ class _Citations:
             of_sentence=of_sentence,
             marks=len(told),
             unknown=sum(not mark.places for mark, _ in told),
-            ignored=len(record.citations) - len(placed),
+            ignored=len(record.provider_citations) - len(placed),
         )
 
     @property

@@ -119,7 +119,7 @@ def record_row(record: RagRecord) -> Mapping[str, Any] | None:
         return None
     further = {
         "reference": record.reference,
-        "citations": [asdict(citation) for citation in record.citations],
+        "provider_citations": [asdict(citation) for citation in record.provider_citations],
         "earlier_turns": [asdict(turn) for turn in record.earlier_turns],
     }
     return {

@@ -119,8 +119,10 @@ def record_sha256(record: RagRecord) -> str:
         [[chunk.id, chunk.text] for chunk in record.chunks],
         [[gap.part, gap.reason] for gap in record.gaps],
     ]
-    if record.citations:
-        judged.append([[each.start, each.end, each.chunk_ids, each.source] for each in record.citations])
+    if record.provider_citations:
+        judged.append(
+            [[each.start, each.end, each.chunk_ids, each.source] for each in record.provider_citations]
+        )
     return hashlib.sha256(json.dumps(judged).encode()).hexdigest()
 
 

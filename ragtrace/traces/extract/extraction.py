@@ -58,7 +58,9 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         question=question.value if question else None,
         chunks=context.chunks,
         answer=answer.value if answer else None,
-        citations=placed(_citations(call, generation), answer.value if answer else None, context.chunks),
+        provider_citations=placed(
+            _citations(call, generation), answer.value if answer else None, context.chunks
+        ),
         reference=reference.value if reference else None,
         reference_chunk_ids=_first(each.reference_chunk_ids for each in sources) or (),
         target=_target(target, tree),
