@@ -5,8 +5,8 @@ and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actua
 
 ``reference_chunk_ids`` names the chunks that should be retrieved.
 
-``provider_citations`` is a list of ``{"start", "end", "chunk_ids"}``: what the model's provider returned beside
-the answer, in characters of the answer from 0.
+``provider_citations`` is a list of ``{"start", "end", "chunk_ids"}``: what the model's provider returned
+beside the answer, in characters of the answer from 0.
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 ``prompt_version`` and ``model`` say which version answered: `ragtrace report` and `compare` group by them.
 

@@ -265,7 +265,7 @@ def test_a_citation_leads_to_a_part_of_the_answer_and_to_chunks(tmp_path: Path) 
         assert record["answer"] == A, name
         found[name] = [
             (None if each["start"] is None else A[each["start"] : each["end"]], each["chunk_ids"])
-            for each in record["citations"]
+            for each in record["provider_citations"]
         ]
     assert found == {name: expected for name, _, expected in CASES}
 
@@ -348,7 +348,7 @@ def test_records_have_citations_too(tmp_path: Path) -> None:
         "question": Q,
         "contexts": [{"id": "faq", "text": FAQ}, {"id": "hours", "text": HOURS}],
         "answer": f"{REFUNDS} {OPEN}",
-        "citations": [
+        "provider_citations": [
             {"start": 0, "end": 21, "chunk_ids": ["faq"]},
             {"start": 22, "end": 35, "chunk_ids": ["hours"]},
             {"start": 30, "end": 99, "chunk_ids": ["faq"]},
@@ -359,11 +359,11 @@ def test_records_have_citations_too(tmp_path: Path) -> None:
     assert (line["score"], line["details"]["marks"], line["details"]["marks_ignored"]) == (1, 2, 1)
     row |= {
         "answer": f"<think>Hm.</think>{row['answer']}",
-        "citations": [{"start": 40, "end": 53, "chunk_ids": ["hours"]}],
+        "provider_citations": [{"start": 40, "end": 53, "chunk_ids": ["hours"]}],
     }
     (line,) = json_lines(run("evaluate", write(tmp_path / "cases.jsonl", row), *asked).stdout)
     assert (line["score"], line["details"]["marks"]) == (0.5, 1)
-    row["citations"] = [{"start": "first", "end": 3}]
+    row["provider_citations"] = [{"start": "first", "end": 3}]
     refused = run("evaluate", write(tmp_path / "cases.jsonl", row), *asked)
     assert refused.exit_code == 2
-    assert "field `citations[0].start`" in " ".join(refused.stderr.split())
+    assert "field `provider_citations.0.start`: must be a whole number" in " ".join(refused.stderr.split())
