@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -25,8 +25,8 @@ from ragtrace.cli.render import many, print_json, talk
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.ports import Metric, SpanSink
+from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
+from ragtrace.ports import SpanSink
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.traces.attach import AttachOptions
@@ -38,6 +38,7 @@ from ragtrace.transcripts import (
     Transcripts,
     ask_again,
     rescore,
+    specs_of,
     unpaid,
 )
 
@@ -105,14 +106,14 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
         evaluator = transcripts.evaluator(name or None)
         at_once, only = scoring.concurrency.answers, ("judge", "evaluate", "attach")
         chosen = scoring.judge.evaluator(
-            lambda: _metrics(evaluator, scoring), max_concurrency=at_once, only=only
+            lambda: _metrics(next(transcripts.of(evaluator)), scoring), max_concurrency=at_once, only=only
         )
         shown = _Output(prices=load_prices(chosen.spec.prices), as_json=output.json.wanted)
         again = _Again(
             transcripts=transcripts,
             evaluator=evaluator,
             kept=lambda: islice(transcripts.of(evaluator), kept.limit),
-            metrics=tuple(each.open() for each in chosen.spec.metrics) if _names_metrics(scoring) else None,
+            metrics=chosen.spec.metrics if _names_metrics(scoring) else None,
             output=shown,
         )
         if scoring.judge.names_judge:
@@ -130,18 +131,27 @@ def _names_metrics(scoring: RescoreOptions) -> bool:
     )
 
 
-def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str, Any]]:
+def _metrics(kept: TranscriptRecord, scoring: RescoreOptions) -> list[dict[str, Any]]:
     """Return the metrics that options name, by default those that ran, under the rules that were used."""
-    passes, tool = scoring.passes, scoring.profile.tool
-    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
+    passes, tool, options = scoring.passes, scoring.profile.tool, dict(scoring.metric_options)
+    ran = specs_of(kept)
     if passes.names is None:
-        ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
-        return [
-            {**given, "name": name, "profile": tool or profile, **options}
-            for name, profile in ran
+        chosen = [
+            {**given, "name": each.name, "profile": tool or each.profile}
+            for each in ran
             for given in passes.metrics()
         ]
-    return [{**given, **options} for given in passes.metrics(tool or OWN_PROFILE)]
+    else:
+        chosen = passes.metrics(tool or OWN_PROFILE)
+    criteria = {each.name: each.options["criterion"] for each in ran if "criterion" in each.options}
+    return [
+        {
+            **each,
+            **({"options": options} if options else {}),
+            **({"criterion": criteria[each["name"]]} if each["name"] in criteria else {}),
+        }
+        for each in chosen
+    ]
 
 
 def _attach(chosen: ChosenEvaluator, output: RejudgeOutput) -> AttachOptions:
@@ -158,7 +168,7 @@ class _Again:
     transcripts: Transcripts
     evaluator: EvaluatorInfo
     kept: Callable[[], Iterator[TranscriptRecord]]
-    metrics: tuple[Metric, ...] | None
+    metrics: Sequence[MetricSpec] | None
     output: _Output
 
     async def score(self, sending: _Sending) -> bool:
@@ -177,7 +187,9 @@ class _Again:
     async def ask(self, spec: JudgeSpec, concurrency: int, *, is_agreed: bool) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
         prices = self.output.prices
-        evaluator = Evaluator(metrics=self.metrics or (), judge=spec.open(), prices=prices)
+        evaluator = Evaluator(
+            metrics=[each.open() for each in self.metrics or ()], judge=spec.open(), prices=prices
+        )
         judge = evaluator.judge
         introduce(judge)
         if not (is_agreed or is_free(evaluator, spec)):

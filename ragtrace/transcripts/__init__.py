@@ -10,5 +10,6 @@ from ragtrace.transcripts.rescore import (
     recorded,
     replayed,
     rescore,
+    specs_of,
     unpaid,
 )

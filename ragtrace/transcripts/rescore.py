@@ -167,7 +167,7 @@ async def rescore(
     kept: Iterable[TranscriptRecord],
     transcripts: Transcripts,
     *,
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[MetricSpec] | None = None,
 ) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again from recorded replies; no judge is asked.
 
@@ -180,14 +180,14 @@ async def rescore(
         return replayed(identity, transcripts, session=session)
 
     for record in kept:
-        ran = record.metrics if metrics is None else ()
         evaluator = Evaluator(
-            metrics=metrics_of(record) if metrics is None else metrics,
+            metrics=metrics_of(record) if metrics is None else [each.open() for each in metrics],
             judge=voice(record.evaluation.judge, record.session),
             second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
             limits=record.limits,
         )
         evaluation = await evaluator.evaluate(record.record)
+        ran = record.metrics if metrics is None else tuple(metrics)
         yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation, metrics=ran))
 
 
@@ -197,15 +197,17 @@ def metrics_of(record: TranscriptRecord) -> list[Metric]:
     Raises:
         ConfigError: a metric came from code at an address that an earlier version did not keep.
     """
-    specs = record.metrics or tuple(_spec_of(outcome) for outcome in record.evaluation.outcomes)
     return [
         _passing_as(outcome, spec).open()
-        for outcome, spec in zip(record.evaluation.outcomes, specs, strict=True)
+        for outcome, spec in zip(record.evaluation.outcomes, specs_of(record), strict=True)
     ]
 
 
-def _spec_of(outcome: MetricOutcome) -> MetricSpec:
-    return MetricSpec(name=outcome.metric, profile=outcome.profile)
+def specs_of(record: TranscriptRecord) -> Sequence[MetricSpec]:
+    """Return the settings of a record's metrics."""
+    return record.metrics or tuple(
+        MetricSpec(name=each.metric, profile=each.profile) for each in record.evaluation.outcomes
+    )
 
 
 def _passing_as(outcome: MetricOutcome, spec: MetricSpec) -> MetricSpec:
@@ -226,7 +228,7 @@ async def ask_again(
     transcripts: Transcripts,
     judge: Judge,
     *,
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[MetricSpec] | None = None,
     on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
     concurrency: int = 8,
 ) -> None:
@@ -238,14 +240,14 @@ async def ask_again(
     asked = recorded(judge, transcripts)
 
     async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
-        chosen = metrics_of(each) if metrics is None else metrics
+        chosen = metrics_of(each) if metrics is None else [one.open() for one in metrics]
         evaluator = Evaluator(metrics=chosen, judge=asked, limits=each.limits)
         known = transcripts.find(each.record.id, evaluator.set, evaluator.version)
         if known and known.record == each.record and not known.evaluation.failures:
             return each, known
         evaluation = await evaluator.evaluate(each.record)
         session = transcripts.session
-        ran = each.metrics if metrics is None else ()
+        ran = each.metrics if metrics is None else tuple(metrics)
         judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
         transcripts.keep(judged)
         return each, judged

@@ -19,7 +19,7 @@ from ragtrace.errors import InputError, JudgeUnavailable, NotInTranscript
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
-from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics import StepLimits
 from ragtrace.model import (
     Chunk,
     Evaluation,
@@ -33,6 +33,7 @@ from ragtrace.model import (
     Usage,
 )
 from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline.evaluator import MetricSpec
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
 from ragtrace.transcripts import (
     RescoredRecord,
@@ -108,8 +109,8 @@ def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
 
 async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Transcripts) -> None:
     await judged(transcripts, FIRST, SECOND)
-    stricter = metric_named("faithfulness", threshold=0.8)
-    other = metric_named("faithfulness", profile="deepeval-4")
+    stricter = MetricSpec(name="faithfulness", threshold=0.8)
+    other = MetricSpec(name="faithfulness", profile="deepeval-4")
     found = await again(transcripts, metrics=[stricter, other])
     assert [[str(each.label) for each in one.after.evaluation.outcomes] for one in found] == [
         ["fail", "pass"],
@@ -120,7 +121,7 @@ async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Trans
 
 async def test_what_was_never_asked_is_a_failure_and_no_score(transcripts: Transcripts) -> None:
     await judged(transcripts, FIRST)
-    (found,) = await again(transcripts, metrics=[metric_named("context_relevance")])
+    (found,) = await again(transcripts, metrics=[MetricSpec(name="context_relevance")])
     assert found.asks_anew
     assert [each.error_type for each in found.after.evaluation.failures] == ["not_in_transcript"]
     assert not found.after.evaluation.results
