@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def document(text: str) -> dict[str, Any]:
     }
 
 
-def shapes() -> Iterator[tuple[str, Node, list[tuple[str | None, list[str]]]]]:
+def shapes() -> Iterator[tuple[str, Node, Sequence[tuple[str | None, list[str]]]]]:
     """Yield spans as instrumentations write them, with the cited parts of the answer and the chunks."""
     claude = anthropic("document_index", 0, 1)
     text = [(FIRST[:-1], ["faq"]), (SECOND, ["shop"])]
@@ -212,7 +212,7 @@ def shapes() -> Iterator[tuple[str, Node, list[tuple[str | None, list[str]]]]]:
     )
 
 
-def bad() -> Iterator[tuple[str, Node, list[tuple[str | None, list[str]]]]]:
+def bad() -> Iterator[tuple[str, Node, Sequence[tuple[str | None, list[str]]]]]:
     """Yield citations that cannot be trusted: none of them leads to a part of the answer, or to a chunk."""
     url = {"type": "url_citation", "url": "shop"}
     for name, start, end in (
