@@ -23,7 +23,6 @@ from ragtrace.semconv import SERVICE_NAME, TENANT
 __all__ = [
     "Chunk",
     "ChunkVerdict",
-    "Citation",
     "Claim",
     "Direction",
     "EarlierTurn",
@@ -299,9 +298,6 @@ class RagRecord:
             reference_chunk_ids = ids_in(parts.get("reference_chunk_ids"))
         except UnreadableValue as exc:
             raise TypeError(f"`reference_chunk_ids`: {exc}") from None
-        cited = parts.get("provider_citations") or ()
-        if not isinstance(cited, list | tuple) or not all(isinstance(each, Citation) for each in cited):
-            raise TypeError("`provider_citations` must be a list of `ragtrace.model.Citation`")
         hashed = [*texts.values(), *(chunk.id for chunk in chunks)]
         return cls(
             id=_text(parts.get("id"), "id") or _digest(repr(hashed)),
@@ -312,7 +308,7 @@ class RagRecord:
             model=_text(parts.get("model"), "model"),
             prompt_version=_text(parts.get("prompt_version"), "prompt_version"),
             reference_chunk_ids=reference_chunk_ids,
-            provider_citations=tuple(cited),
+            provider_citations=_citations(parts.get("provider_citations") or ()),
         )
 
     def gap(self, *parts: Part) -> Gap | None:
@@ -342,6 +338,19 @@ def _text(value: object, name: str) -> str | None:
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return "\n".join(value) or None
     raise TypeError(f"`{name}` must be a string, and is a {type(value).__name__}")
+
+
+def _citations(given: object) -> tuple[Citation, ...]:
+    listed = [fields_of(each) or {} for each in given] if isinstance(given, list | tuple) else [{}]
+    places = [each.get(name) for each in listed for name in ("start", "end")]
+    if not all(type(place) is int for place in places):
+        raise TypeError(
+            '`provider_citations` must be a list of {"start": 0, "end": 21, "chunk_ids": ["faq"]}'
+        )
+    return tuple(
+        Citation(start=each["start"], end=each["end"], chunk_ids=ids_in(each.get("chunk_ids")))
+        for each in listed
+    )
 
 
 def _chunks(contexts: object) -> tuple[Chunk, ...]:

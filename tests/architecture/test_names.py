@@ -25,8 +25,8 @@ PUBLIC = {
     "ragtrace.metrics.fence": "fence_code fenced",
     "ragtrace.metrics.sentences": "Sentence split_sentences",
     "ragtrace.model": (
-        "Chunk ChunkVerdict Citation Claim Direction EarlierTurn Evaluation JudgeIdentity MetricFailure"
-        " MetricResult Part RagRecord SkipReason Usage Verdict VerdictLabel"
+        "Chunk ChunkVerdict Claim Direction EarlierTurn Evaluation JudgeIdentity MetricFailure MetricResult"
+        " Part RagRecord SkipReason Usage Verdict VerdictLabel"
     ),
     "ragtrace.pipeline": "Evaluator EvaluatorSpec MetricSpec VerifySpec",
     "ragtrace.ports": (
