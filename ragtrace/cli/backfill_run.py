@@ -30,8 +30,7 @@ from ragtrace.backfill import (
     Selection,
     SpanId,
 )
-from ragtrace.backfill.progress import RunLedger, run_budget
-from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
 from ragtrace.cli.backfill import (
     BudgetOptions,
@@ -62,14 +61,14 @@ from ragtrace.cli.render import (
 from ragtrace.cli.report_files import Reports, TranscriptFile, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
-from ragtrace.files.private import refuse_link
+from ragtrace.files import refuse_link
 from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import JudgedAnswer, JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec
+from ragtrace.pipeline import Evaluator, EvaluatorSpec
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions
@@ -174,7 +173,7 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
 
 
 def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str) -> AttachOptions:
-    from ragtrace_collector.judge.live import attach_options_of
+    from ragtrace_collector.judge import attach_options_of
 
     options, to = attach_options_of(chosen.config), output.destination
     openinference = output.openinference

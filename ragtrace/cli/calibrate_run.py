@@ -17,27 +17,38 @@ import click
 from ragtrace import process
 from ragtrace.budget import load_prices
 from ragtrace.calibration.agreement import IntervalEstimate
-from ragtrace.calibration.card import digest_of, judge_card, recommended_calibration
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
 from ragtrace.calibration.page import (
     basis,
     counted,
+    digest_of,
+    disagreements,
     floor_leads,
     interval,
+    judge_card,
     money,
     percent,
     recommendations,
+    recommended_calibration,
+    render_page,
     risk_limits,
 )
-from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
-from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.summary import (
+    AgreementLevel,
+    CandidateResult,
+    GroupResult,
+    MeasurementPlan,
+    Results,
+    stratum_of,
+    summarize,
+)
 from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
 from ragtrace.cli.judge_choice import introduce
 from ragtrace.cli.record_files import LeftOutRows, shown_path
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented, print_json, talk
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import InputError
-from ragtrace.files.private import check_replaceable, replace_file
+from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
@@ -87,8 +98,6 @@ def run_calibration(
     else:
         print_results(results, of_criteria=of_criteria)
     if output.report:
-        from ragtrace.calibration.page import disagreements, render_page
-
         shown = measured if output.with_examples else ()
         page = render_page(
             results, disagreements(shown, candidates, at_most=_EXAMPLES), of_criteria=of_criteria

@@ -23,12 +23,12 @@ from signal import Signals
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
-from ragtrace.capture.settings import ENDPOINT_OVERRIDE, JOURNAL, resolve
+from ragtrace.capture.instrumentation import ENDPOINT_OVERRIDE, JOURNAL, resolve
 from ragtrace.cli.doctor_checks import Check
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace.model import MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.otlp import Encoding, decode_body
 from ragtrace.traces.trace import Span, Trace

@@ -23,7 +23,7 @@ from ragtrace.cli.render import many, open_console, print_line, talk
 from ragtrace.cli.report_files import Reports, TranscriptFile
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, MetricResult, RagRecord
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports.report import MetricTally

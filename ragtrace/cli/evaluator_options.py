@@ -15,7 +15,7 @@ from ragtrace.cli.render import talk
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
-    from ragtrace.pipeline.evaluator import EvaluatorSpec
+    from ragtrace.pipeline import EvaluatorSpec
     from ragtrace_collector.config import CollectorConfig
 
 _EMBEDDER: Final = "openai:text-embedding-3-small"
@@ -87,7 +87,7 @@ class JudgeOptions:
         if metrics is not None and self.config.path is None:
             options["evaluate.metrics"] = metrics()
         config = self.config.read(options, only=only)
-        from ragtrace_collector.judge.spec import evaluator_spec_of
+        from ragtrace_collector.judge import evaluator_spec_of
 
         spec = evaluator_spec_of(config)
         embedder = spec.embedder

@@ -14,7 +14,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, Judge
 
 

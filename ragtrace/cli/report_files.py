@@ -21,7 +21,7 @@ from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
+from ragtrace.pipeline import Evaluator, MetricSpec
 from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded

@@ -23,7 +23,7 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.sync import wait_for
 

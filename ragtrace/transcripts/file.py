@@ -22,7 +22,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
-from ragtrace.pipeline.evaluator import MetricSpec
+from ragtrace.pipeline import MetricSpec
 from ragtrace.sqlite_file import SqliteForm, open_private
 
 _log = logging.getLogger(__name__)

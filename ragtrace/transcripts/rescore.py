@@ -16,8 +16,7 @@ from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeUnable,
 from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Sample, Usage
-from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
+from ragtrace.pipeline import Evaluator, MetricSpec, attach
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span

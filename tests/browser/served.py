@@ -20,7 +20,7 @@ from ragtrace.answers.port import OpenedAnswer
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui.security import Sessions, UiAccess

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk, Citation
 from ragtrace.traces.extract._documents import plain
 from ragtrace.traces.extract._messages import message_text, of_tools, part_text, shown_document, speaks
-from ragtrace.traces.text import flat
+from ragtrace.traces.trace import flat
 
 _MOST: Final = 300
-"""Citations of an answer; further ones are not read."""
+"""Citations of an answer, and sources that they name; further ones are not read."""
+_MOST_TEXTS: Final = 8
+"""Of a source."""
+_LONGEST: Final = 100_000
+"""Characters of a message in which places are looked for."""
 _DEEPEST: Final = 12
 _MAY_CITE: Final = re.compile(r"itations|nnotations|rounding_?[Ss]upports")
 _CITING: Final = ("citations", "annotations", "groundingsupports")
@@ -96,8 +101,8 @@ def citations_in(
     response: AttributeValue, *, answer: str, request: Sequence[AttributeValue]
 ) -> tuple[FoundCitation, ...]:
     """Find the citations in a response; ``answer`` is what those outside a message cite for."""
-    walk = _walk(response, _Said(answer, 0, len(answer)), request, 0)
-    return tuple(each for each, _ in zip(walk, range(_MOST), strict=False))
+    shown = {kind: tuple(_blocks(request, kind, 0)) for kind in _BLOCKS.values()}
+    return tuple(islice(_walk(response, _Said(answer, 0, len(answer)), shown, 0), _MOST))
 
 
 def placed(
@@ -107,13 +112,16 @@ def placed(
     texts = [flat(chunk.text or "") for chunk in chunks]
     known: dict[CitedSource, tuple[str, ...]] = {}
     citations: list[Citation] = []
-    for each in found:
+    for each, source in islice(((each, source) for each in found for source in each.sources), _MOST):
         start, end = _in_answer(each, answer or "") or (None, None)
-        for source in each.sources:
-            if source not in known:
-                known[source] = _chunk_ids(source, chunks, texts)
-            citations.append(Citation(start=start, end=end, chunk_ids=known[source], source=source.name))
+        if source not in known:
+            known[source] = _chunk_ids(source, chunks, texts)
+        citations.append(Citation(start=start, end=end, chunk_ids=known[source], source=source.name))
     return tuple(dict.fromkeys(citations))
+
+
+_Shown: TypeAlias = Mapping[str, Sequence[Mapping[str, AttributeValue]]]
+"""The documents and search results of a request, in their order."""
 
 
 class _Said(NamedTuple):
@@ -125,33 +133,35 @@ class _Said(NamedTuple):
 
 
 def _walk(
-    node: AttributeValue, said: _Said, request: Sequence[AttributeValue], depth: int
+    node: AttributeValue, said: _Said, shown: _Shown, depth: int, *, are_parts: bool = False
 ) -> Iterator[FoundCitation]:
     if depth > _DEEPEST:
         return
     if isinstance(node, tuple):
         at = said.start
         for each in node:
-            text = part_text(each)
-            start = said.message.find(text, at, said.end) if text else -1
-            if start >= 0:
+            text, part = part_text(each) if are_parts else "", said
+            if text and (start := said.message.find(text, at)) >= 0:
                 at = start + len(text)
-            yield from _walk(each, _Said(said.message, start, at) if start >= 0 else said, request, depth + 1)
+                part = _Said(said.message, start, at)
+            yield from _walk(each, part, shown, depth + 1)
         return
     if not isinstance(node, dict) or of_tools(node):
         return
-    if speaks(node) and (message := message_text(node)):
+    is_message = speaks(node)
+    if is_message and (message := message_text(node)):
         said = _Said(message, 0, len(message))
     for key, inner in node.items():
         name = plain(key)
         if name in _CITING:
             listed = _plain(node).get("groundingchunks") if name == "groundingsupports" else None
             for item in inner if isinstance(inner, tuple) else ():
-                found = _read(_plain(item), said, listed, request)
+                found = _read(_plain(item), said, listed, shown)
                 if found:
                     yield found
         elif name not in _NOT_CITING and isinstance(inner, tuple | dict):
-            yield from _walk(inner, said, request, depth + 1)
+            are_parts = is_message and name in ("content", "parts")
+            yield from _walk(inner, said, shown, depth + 1, are_parts=are_parts)
 
 
 def _plain(node: AttributeValue) -> Mapping[str, AttributeValue]:
@@ -169,7 +179,7 @@ def _read(
     item: Mapping[str, AttributeValue],
     said: _Said,
     listed: AttributeValue,
-    request: Sequence[AttributeValue],
+    shown: _Shown,
 ) -> FoundCitation | None:
     shape = next((each for each in _SHAPES if item.get(each.told_by) is not None), None)
     if shape is None or item.get("type") == "file_path":  # a file that the model wrote
@@ -177,13 +187,15 @@ def _read(
     given = _at(item, shape.sources) if shape.sources else item
     among = listed if isinstance(listed, tuple) else ()
     sources = tuple(
-        _source(among[each] if isinstance(each, int) and 0 <= each < len(among) else each, request)
+        _source(among[each] if isinstance(each, int) and 0 <= each < len(among) else each, shown)
         for each in (given if isinstance(given, tuple) else (given,))
     )
     part = said.message[said.start : said.end]
     words = _at(item, shape.words) if shape.words else None
     start, end = (_at(item, each) if each else None for each in (shape.start, shape.end))
-    if shape.start:
+    if len(part) > _LONGEST:
+        found = None
+    elif shape.start:
         found = _characters(part, start, end, words if isinstance(words, str) else "", shape.unit)
     else:
         found = (0, len(part))
@@ -209,19 +221,18 @@ def _characters(
     return (at, at + len(words)) if at >= 0 else None
 
 
-def _source(item: AttributeValue, request: Sequence[AttributeValue]) -> CitedSource:
+def _source(item: AttributeValue, shown: _Shown) -> CitedSource:
     """Read the names and the texts of a source."""
     names: dict[str, str] = {}
     texts: dict[str, None] = {}
     pending = [(_plain(item), 0)]
     for fields, depth in pending:
         for key, kind in _BLOCKS.items():
-            index = fields.get(key)
-            blocks = list(_blocks(request, kind, 0)) if type(index) is int else []
-            if isinstance(index, int) and blocks:
+            index, blocks = fields.get(key), shown[kind]
+            if type(index) is int:
                 names.setdefault(key, f"{kind.replace('_', ' ')} {index}")
-                for shown in shown_document(blocks[index]) if 0 <= index < len(blocks) else ():
-                    text = _plain(shown).get("text")
+                for document in shown_document(blocks[index]) if 0 <= index < len(blocks) else ():
+                    text = _plain(document).get("text")
                     texts |= {text: None} if isinstance(text, str) else {}
         for key, value in fields.items():
             if isinstance(value, dict) and depth < 4:
@@ -234,7 +245,7 @@ def _source(item: AttributeValue, request: Sequence[AttributeValue]) -> CitedSou
     if isinstance(item, str | int):
         names["id"] = str(item)
     name = next((names[key] for key in (*_NAMES, *_BLOCKS) if key in names), "an unnamed source")
-    return CitedSource(name, frozenset(map(str.casefold, names.values())), tuple(texts))
+    return CitedSource(name, frozenset(map(str.casefold, names.values())), tuple(texts)[:_MOST_TEXTS])
 
 
 def _blocks(

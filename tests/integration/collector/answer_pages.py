@@ -36,8 +36,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import Review
+from ragtrace.reviews import Review, ReviewFile
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace

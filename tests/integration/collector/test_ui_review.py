@@ -21,7 +21,7 @@ from ragtrace.answers.index.reading import open_index
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.cli.app import cli
 from ragtrace.model import Label
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
