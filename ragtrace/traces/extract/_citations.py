@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -14,6 +15,8 @@ from ragtrace.traces.trace import flat
 
 _MOST: Final = 300
 """Citations of an answer, and sources that they name; further ones are not read."""
+_MOST_SOURCES: Final = 50
+"""Of a citation."""
 _MOST_TEXTS: Final = 8
 """Of a source."""
 _LONGEST: Final = 100_000
@@ -98,10 +101,14 @@ def may_cite(value: AttributeValue) -> bool:
 
 
 def citations_in(
-    response: AttributeValue, *, answer: str, request: Sequence[AttributeValue]
+    response: AttributeValue, *, answer: str, request: Callable[[], tuple[AttributeValue, ...]]
 ) -> tuple[FoundCitation, ...]:
     """Find the citations in a response; ``answer`` is what those outside a message cite for."""
-    shown = {kind: tuple(_blocks(request, kind, 0)) for kind in _BLOCKS.values()}
+
+    @cache
+    def shown(kind: str) -> Sequence[Mapping[str, AttributeValue]]:
+        return tuple(_blocks(request(), kind, 0))
+
     return tuple(islice(_walk(response, _Said(answer, 0, len(answer)), shown, 0), _MOST))
 
 
@@ -112,16 +119,17 @@ def placed(
     texts = [flat(chunk.text or "") for chunk in chunks]
     known: dict[CitedSource, tuple[str, ...]] = {}
     citations: list[Citation] = []
-    for each, source in islice(((each, source) for each in found for source in each.sources), _MOST):
-        start, end = _in_answer(each, answer or "") or (None, None)
+    pairs = ((citation, source) for citation in found for source in citation.sources)
+    for citation, source in islice(pairs, _MOST):
+        start, end = _in_answer(citation, answer or "") or (None, None)
         if source not in known:
             known[source] = _chunk_ids(source, chunks, texts)
         citations.append(Citation(start=start, end=end, chunk_ids=known[source], source=source.name))
     return tuple(dict.fromkeys(citations))
 
 
-_Shown: TypeAlias = Mapping[str, Sequence[Mapping[str, AttributeValue]]]
-"""The documents and search results of a request, in their order."""
+_Shown: TypeAlias = Callable[[str], Sequence[Mapping[str, AttributeValue]]]
+"""Returns the documents, or the search results, of the request in their order."""
 
 
 class _Said(NamedTuple):
@@ -144,7 +152,8 @@ def _walk(
             if text and (start := said.message.find(text, at)) >= 0:
                 at = start + len(text)
                 part = _Said(said.message, start, at)
-            yield from _walk(each, part, shown, depth + 1)
+            if isinstance(each, tuple | dict):
+                yield from _walk(each, part, shown, depth + 1)
         return
     if not isinstance(node, dict) or of_tools(node):
         return
@@ -188,7 +197,7 @@ def _read(
     among = listed if isinstance(listed, tuple) else ()
     sources = tuple(
         _source(among[each] if isinstance(each, int) and 0 <= each < len(among) else each, shown)
-        for each in (given if isinstance(given, tuple) else (given,))
+        for each in (given[:_MOST_SOURCES] if isinstance(given, tuple) else (given,))
     )
     part = said.message[said.start : said.end]
     words = _at(item, shape.words) if shape.words else None
@@ -210,7 +219,7 @@ def _characters(
     start = 0 if start is None and end is not None else start  # JSON of protobuf leaves zeros out
     if type(start) is int and type(end) is int and 0 <= start <= end:
         for each in _CHARS if words else (unit,):
-            data, size = text.encode(each, "surrogatepass"), _CHARS[each]
+            data, size = _encoded(text, each), _CHARS[each]
             first = len(data[: start * size].decode(each, "ignore"))
             last = len(data[: end * size].decode(each, "ignore"))
             if words and text.startswith(words, first) and start * size <= len(data):
@@ -221,6 +230,11 @@ def _characters(
     return (at, at + len(words)) if at >= 0 else None
 
 
+@lru_cache(maxsize=3)
+def _encoded(text: str, unit: str) -> bytes:
+    return text.encode(unit, "surrogatepass")
+
+
 def _source(item: AttributeValue, shown: _Shown) -> CitedSource:
     """Read the names and the texts of a source."""
     names: dict[str, str] = {}
@@ -228,8 +242,9 @@ def _source(item: AttributeValue, shown: _Shown) -> CitedSource:
     pending = [(_plain(item), 0)]
     for fields, depth in pending:
         for key, kind in _BLOCKS.items():
-            index, blocks = fields.get(key), shown[kind]
+            index = fields.get(key)
             if type(index) is int:
+                blocks = shown(kind)
                 names.setdefault(key, f"{kind.replace('_', ' ')} {index}")
                 for document in shown_document(blocks[index]) if 0 <= index < len(blocks) else ():
                     text = _plain(document).get("text")
@@ -248,12 +263,10 @@ def _source(item: AttributeValue, shown: _Shown) -> CitedSource:
     return CitedSource(name, frozenset(map(str.casefold, names.values())), tuple(texts)[:_MOST_TEXTS])
 
 
-def _blocks(
-    node: AttributeValue | Sequence[AttributeValue], kind: str, depth: int
-) -> Iterator[Mapping[str, AttributeValue]]:
+def _blocks(node: AttributeValue, kind: str, depth: int) -> Iterator[Mapping[str, AttributeValue]]:
     if isinstance(node, dict) and node.get("type") == kind:
         yield node
-    elif isinstance(node, tuple | list | dict) and depth <= _DEEPEST:
+    elif isinstance(node, tuple | dict) and depth <= _DEEPEST:
         for each in node.values() if isinstance(node, dict) else node:
             yield from _blocks(each, kind, depth + 1)
 

@@ -609,13 +609,14 @@ class Reader:
         for place in (*self.table.reply, *self.table.answer, *self.table.output, *self.table.envelopes):
             raw, _ = self._held(place)
             if may_cite(raw):
-                request = [
-                    parse_loosely(self._held(each)[0]) for each in (*self.table.messages, *self.table.input)
-                ]
-                found = citations_in(parse_loosely(raw), answer=answer.value or "", request=request)
+                found = citations_in(parse_loosely(raw), answer=answer.value or "", request=self._request)
                 if found:
                     return found
         return ()
+
+    def _request(self) -> tuple[AttributeValue, ...]:
+        places = (*self.table.messages, *self.table.input)
+        return tuple(parse_loosely(self._held(place)[0]) for place in places)
 
     def _listed(self, places: Places) -> tuple[ToolResult, ...]:
         listing = best(*self._found(places, documents_in))
