@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
+from ragtrace.answers.summary import SessionSummary, session_summary_of
 from ragtrace.conversations import (
     SessionFindings,
     SessionName,

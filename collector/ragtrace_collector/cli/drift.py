@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, JsonOption
+from ragtrace.cli.options import ConfigOptions, JsonOption, needs_extra
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
 from ragtrace.cli.settings import command, group, takes
 from ragtrace.clock import SystemClock

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
+from ragtrace.cli.options import FILE, PlaceOptions, needs_extra
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
-from ragtrace_collector.cli.places import PlaceOptions
 
 if TYPE_CHECKING:
-    from ragtrace.answers.index.reading import AnswerIndex
+    from ragtrace.answers.index import AnswerIndex
     from ragtrace.answers.port import TrafficScope
     from ragtrace.answers.summary import AnswerKey, AnswerSummary
     from ragtrace.reviews import LabelRow, Review

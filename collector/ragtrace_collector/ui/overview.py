@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, MetricTrend, Quadrant, SortBy, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError, RagtraceError

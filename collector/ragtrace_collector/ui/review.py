@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerGone,

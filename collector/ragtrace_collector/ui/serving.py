@@ -17,11 +17,10 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
-from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
+from ragtrace.answers.index import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
-from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.shown import counted
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerSummary, SessionSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock, SpanSink

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ragtrace import __version__
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import VERDICTS, AnswerFilter, AnswerGone, AnswerSource, SortBy, TrafficScope
 from ragtrace.answers.shown import FILTERS
 from ragtrace.durations import duration_of

@@ -12,8 +12,7 @@ from pydantic.fields import FieldInfo
 
 from ragtrace import __version__
 from ragtrace.cli.app import cli
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS
+from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
 from ragtrace.cli.report import DIMENSIONS
 from ragtrace.compat.tool import PROFILES
 from ragtrace.errors import ConfigError

@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
-from ragtrace.answers.opening import open_answer
+from ragtrace.answers.carrier import open_answer
 from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.clock import SystemClock

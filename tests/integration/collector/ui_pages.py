@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from ragtrace.answers.index.reading import open_index
+from ragtrace.answers.index import open_index
 from ragtrace.answers.port import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Chunk, RagRecord

@@ -1,4 +1,4 @@
-"""A filter as conditions on rows, and cursors: where a filtered list goes on."""
+"""A filter as conditions on rows of the index, and cursors: where a filtered list goes on."""
 
 from __future__ import annotations
 

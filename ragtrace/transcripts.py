@@ -1,29 +1,47 @@
-"""A file of transcripts: the judges' requests and replies, with their records and evaluations.
+"""Transcripts: what judges were asked and replied, to score verdicts again without a call.
 
-It holds content: questions, chunks, answers and the judges' replies. Its mode is 0600.
+A file of them holds content: questions, chunks, answers and the judges' replies. Its mode is 0600.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
+from pydantic import BaseModel
+
+from ragtrace._ordered import map_in_order
 from ragtrace.answers.rows import from_json, to_json
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError, InputError
+from ragtrace.errors import (
+    ConfigError,
+    InputError,
+    JudgeCutOff,
+    JudgeNonsense,
+    JudgeUnable,
+    NotInTranscript,
+)
+from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
+from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
-from ragtrace.pipeline import MetricSpec
+from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, RagRecord, Sample, Usage
+from ragtrace.pipeline import Evaluator, MetricSpec, attach
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.sqlite_file import SqliteForm, open_private
+from ragtrace.traces.attach import AttachOptions
+from ragtrace.traces.trace import Span
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +180,8 @@ class Transcripts:
 
         An evaluation without calls came from a cache, so it does not replace an existing one.
         """
-        body = to_json(replace(kept, record=_nothing(kept.record)))
+        placeholder = RagRecord(id=kept.record.id, question=None, chunks=(), answer=None)
+        body = to_json(replace(kept, record=placeholder))  # the record is stored apart
         record = to_json(kept.record)
         sha256, evaluation = hashlib.sha256(record).digest(), kept.evaluation
         self._write("INSERT OR IGNORE INTO record VALUES (?, ?)", sha256, zlib.compress(record))
@@ -260,10 +279,226 @@ def _kept(record: bytes, body: bytes) -> TranscriptRecord:
     return replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
 
 
-def _nothing(record: RagRecord) -> RagRecord:
-    """Return a placeholder for a record that is stored separately."""
-    return RagRecord(id=record.id, question=None, chunks=(), answer=None)
-
-
 def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
+
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_KEY_FORM: Final = 1
+"""Part of every key: changes with the format of the entries."""
+_SAID: Final = {kind.__name__: kind for kind in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
+"""Failures that are recorded, since the next requests depend on them. Other failures are not."""
+
+
+def recorded(judge: Judge, transcripts: Transcripts) -> Judge:
+    """Record the judge's reply to each request."""
+    return _Recorded(judge, transcripts)
+
+
+def replayed(identity: JudgeIdentity, transcripts: Transcripts, *, session: str) -> Judge:
+    """Return a judge that replays this judge's replies of a session, with their original usage.
+
+    Repeated requests get their replies in order. The judge itself is never asked: a request without a
+    recorded reply raises `NotInTranscript`.
+    """
+    return _Replayed(identity, transcripts, session)
+
+
+class _Recorded(JudgeLayer):
+    def __init__(self, judge: Judge, transcripts: Transcripts) -> None:
+        super().__init__(judge)
+        self._transcripts = transcripts
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        try:
+            reply = await self.inner.ask(request)
+        except tuple(_SAID.values()) as exc:
+            message, usage = as_json({"message": str(exc)}), as_json(asdict(exc.usage))
+            await self._keep(request, TranscriptReply(body=message, usage=usage, error=type(exc).__name__))
+            raise
+        usage = as_json(asdict(reply.usage))
+        await self._keep(request, TranscriptReply(body=write_reply(reply), usage=usage))
+        return reply
+
+    async def _keep(self, request: JudgeRequest[Any], said: TranscriptReply) -> None:
+        await self._transcripts.keep_said(
+            _key(self.identity, request),
+            said,
+            identity=self.identity,
+            step=request.step,
+            prompt=request.system,
+        )
+
+
+class _Replayed:
+    def __init__(self, identity: JudgeIdentity, transcripts: Transcripts, session: str) -> None:
+        self.identity = identity
+        self._transcripts = transcripts
+        self._session = session
+        self._times: defaultdict[bytes, int] = defaultdict(int)
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Replay the recorded reply.
+
+        Raises:
+            JudgeError: the recorded failure, or no reply is recorded.
+        """
+        key = _key(self.identity, request)
+        said = self._transcripts.said(key, session=self._session, time=self._times[key])
+        self._times[key] += 1
+        usage = Usage(**json.loads(said.usage)) if said else Usage()
+        if said and said.error:
+            raise _SAID.get(said.error, JudgeNonsense)(json.loads(said.body)["message"], usage=usage)
+        reply = read_reply(said.body, request.reply_type, usage=usage) if said else None
+        if reply is None:
+            message = f"no reply of {self.identity.model} to this {request.step} is recorded"
+            raise NotInTranscript(message, usage=Usage())
+        return reply
+
+    async def aclose(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+
+def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:
+    who = [_KEY_FORM, *identity.named]
+    return digest([*asked(request, who), request.user, request.max_output_tokens])
+
+
+_NOT_KNOWN = "not_in_transcript"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescoredRecord:
+    """A record with rescored verdicts."""
+
+    before: TranscriptRecord
+    after: TranscriptRecord
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the transcript had every reply that the metrics needed."""
+        return not any(failure.error_type == _NOT_KNOWN for failure in self.after.evaluation.failures)
+
+    @property
+    def asks_anew(self) -> bool:
+        """Whether a metric needs a new request; recorded failures do not count, since they fail again."""
+        failed = {(failure.metric, failure.profile) for failure in self.before.evaluation.failures}
+        return any(
+            failure.error_type == _NOT_KNOWN and (failure.metric, failure.profile) not in failed
+            for failure in self.after.evaluation.failures
+        )
+
+    def carrier(self, options: AttachOptions, *, now_ns: int) -> Span | None:
+        """Build the carrier of the new verdicts. It supersedes the old one if both have the same metrics.
+
+        It has no cost: the old one has it. ``None`` if the new verdicts get no carrier.
+
+        Raises:
+            InputError: the record does not come from a trace.
+        """
+        make = partial(
+            attach,
+            record=self.after.record,
+            sample=self.after.sample or Sample(rule="ratio", rate=1.0, probability=1.0),
+            options=options,
+            now_ns=now_ns,
+            mode="backfill",
+        )
+        was = make(self.before.evaluation)
+        return make(unpaid(self.after).evaluation, earlier=(was,) if was else ())
+
+
+async def rescore(
+    kept: Iterable[TranscriptRecord],
+    transcripts: Transcripts,
+    *,
+    metrics: Sequence[MetricSpec] | None = None,
+) -> AsyncIterator[RescoredRecord]:
+    """Evaluate records again from recorded replies; no judge is asked.
+
+    ``metrics`` defaults to those that ran, with their thresholds. If a reply is missing, the metric returns a
+    ``MetricFailure`` of the type ``not_in_transcript``.
+    """
+
+    @cache
+    def voice(identity: JudgeIdentity, session: str) -> Judge:
+        return replayed(identity, transcripts, session=session)
+
+    for record in kept:
+        ran = record.metrics if metrics is None else tuple(metrics)
+        evaluator = Evaluator(
+            metrics=metrics_of(record) if metrics is None else [each.open() for each in metrics],
+            judge=voice(record.evaluation.judge, record.session),
+            second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
+            limits=record.limits,
+        )
+        evaluation = await evaluator.evaluate(record.record)
+        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation, metrics=ran))
+
+
+def metrics_of(record: TranscriptRecord) -> list[Metric]:
+    """Make the metrics of a record's evaluation, with their settings, thresholds and pass rules.
+
+    Raises:
+        ConfigError: a metric came from code at an address that an earlier version did not keep.
+    """
+    found = []
+    for outcome, spec in zip(record.evaluation.outcomes, specs_of(record), strict=True):
+        if not isinstance(outcome, MetricFailure):
+            spec = replace(spec, threshold=outcome.threshold, pass_when=outcome.pass_when)
+        found.append(spec.open())
+    return found
+
+
+def specs_of(record: TranscriptRecord) -> Sequence[MetricSpec]:
+    """Return the settings of a record's metrics."""
+    return record.metrics or [
+        MetricSpec(name=each.metric, profile=each.profile) for each in record.evaluation.outcomes
+    ]
+
+
+def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
+    """Remove the cost of an evaluation without calls."""
+    evaluation = kept.evaluation
+    outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)
+    return replace(kept, evaluation=replace(evaluation, outcomes=outcomes, usage=Usage()))
+
+
+async def ask_again(
+    kept: Iterable[TranscriptRecord],
+    transcripts: Transcripts,
+    judge: Judge,
+    *,
+    metrics: Sequence[MetricSpec] | None = None,
+    on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
+    concurrency: int = 8,
+) -> None:
+    """Judge records with another judge under their original limits, and record its replies.
+
+    ``metrics`` defaults to those that ran. ``on_judged`` is called with each record before and after, in
+    order. Records that this judge has already judged without a failure are taken from the transcripts.
+    """
+    asked = recorded(judge, transcripts)
+
+    async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
+        chosen = metrics_of(each) if metrics is None else [one.open() for one in metrics]
+        evaluator = Evaluator(metrics=chosen, judge=asked, limits=each.limits)
+        known = transcripts.find(each.record.id, evaluator.set, evaluator.version)
+        if known and known.record == each.record and not known.evaluation.failures:
+            return each, known
+        evaluation = await evaluator.evaluate(each.record)
+        session = transcripts.session
+        ran = each.metrics if metrics is None else tuple(metrics)
+        judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
+        transcripts.keep(judged)
+        return each, judged
+
+    async def emit(pair: tuple[TranscriptRecord, TranscriptRecord]) -> None:
+        on_judged(*pair)
+
+    async def each() -> AsyncIterator[TranscriptRecord]:
+        for record in kept:
+            yield record
+
+    await map_in_order(each(), work, emit, concurrency=concurrency)

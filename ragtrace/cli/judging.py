@@ -1,30 +1,211 @@
-"""The files that a command writes about what it judges: reports, and transcripts for `ragtrace rejudge`."""
+"""What commands that judge share: rows that they read, files that they write, what they say of the judge."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 import time
-from asyncio import CancelledError
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
+from ragtrace._row_files import RowNotices
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
 from ragtrace.cli.options import ReportOptions
-from ragtrace.cli.render import by_kind, many, talk
+from ragtrace.cli.render import by_kind, many, one_line, talk
 from ragtrace.cli.settings import given_selection
-from ragtrace.errors import RagtraceError
+from ragtrace.clock import SystemClock
+from ragtrace.errors import InputError, RagtraceError
+from ragtrace.judge import spent_by
+from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline import Evaluator, MetricSpec
-from ragtrace.ports import Judge, Metric, pass_condition
+from ragtrace.ports import Clock, Judge, Metric, pass_condition
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
+
+
+def report_usage(judge: Judge, prices: Prices) -> None:
+    """Say on stderr what a judge that costs anything was asked, and what that comes to."""
+    spent = spent_by(judge)
+    if judge.identity.computes:
+        return
+    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+    tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
+    cost = prices.cost_usd(spent, judge.identity)
+    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
+    talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
+    warn_of_old_prices(prices, judge.identity)
+
+
+def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | None = None) -> None:
+    """Say on stderr, once a run, that a price was looked up long ago."""
+    warning = prices.too_old(who, now_ns=(clock or SystemClock()).now_ns())
+    context = click.get_current_context(silent=True)
+    said = context.find_root().meta.setdefault("ragtrace.old_prices", set()) if context else set()
+    if warning and warning not in said:
+        said.add(warning)
+        talk(f"warning: {warning}")
+
+
+def introduce(judge: Judge) -> None:
+    """Say on stderr who judges, and how much that is worth where it is a heuristic."""
+    talk(f"judge: {judge.identity.provider} ({judge.identity.model})")
+    if judge.identity.screen:
+        talk(f"  after the screen {judge.identity.screen}")
+    if judge.identity.provider == "lexical":
+        talk(
+            "  a heuristic of numbers, names and wording: it leaves many claims unjudged.\n"
+            "  Do not base an alert on it alone. Use a model with --judge openai:MODEL."
+        )
+
+
+def is_free(evaluator: Evaluator, spec: JudgeSpec) -> bool:
+    """Say whether judging costs nothing: by code, at a price of 0, or at an endpoint of this machine without
+    a price."""
+    return all(_is_free(judge.identity, evaluator.prices, spec) for judge in evaluator.judges)
+
+
+def _is_free(who: JudgeIdentity, prices: Prices, spec: JudgeSpec) -> bool:
+    if who.computes:
+        return True
+    price = prices.price_of(who)
+    if price is not None:
+        return price.input == price.output == 0
+    named = spec.base_url if spec.kind == who.provider else None
+    url = named or os.environ.get(f"{who.provider.upper()}_BASE_URL", "")
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+T = TypeVar("T")
+
+_AHEAD: Final = 64
+_MOST_SAID: Final = 20
+
+
+class LeftOutRows(RowNotices):
+    """Says on stderr which rows and fields of a file are left out, and counts the rows."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def row_refused(self, fault: InputError) -> None:
+        """Say it of the first rows; the others are only counted."""
+        self.number += 1
+        if self.number <= _MOST_SAID:
+            talk(f"left out: {one_line(str(fault))}")
+        elif self.number == _MOST_SAID + 1:
+            talk("left out: more rows, counted at the end")
+
+    def fields_ignored(self, warning: str) -> None:
+        """Say it."""
+        talk(f"warning: {one_line(warning)}")
+
+    def check_any(self, path: str, read: int) -> None:
+        """Say that there was no row; raise if there were some and none is readable.
+
+        Raises:
+            InputError: no row could be read.
+        """
+        if read:
+            return
+        name = shown_path(path)
+        if self.number:
+            raise InputError(f"{name}: {many(self.number, 'row')}, and none is readable")
+        talk(f"{name} has no records")
+
+    def ending(self) -> RunEnd:
+        """Return what reports are to say of it."""
+        why = "They are not records: stderr says what is wrong with each."
+        unreadable = SkippedAnswers(what="unreadable", number=self.number, unit="row", why=why)
+        return RunEnd(left_out=(unreadable,) if self.number else ())
+
+    def exit_code(self) -> int:
+        """Return 2, and say why, where rows were left out."""
+        if not self.number:
+            return 0
+        talk(f"failed: {many(self.number, 'row')} could not be read and are in no number")
+        return 2
+
+
+class UnreadableParts:
+    """Tells the first of them on stderr, and counts them all."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._told: set[str] = set()
+
+    def tell(self, fault: InputError) -> None:
+        """Take note of what is left out; what is read twice is told once."""
+        told = str(fault)
+        if told in self._told:
+            return
+        self.number += 1
+        if len(self._told) < _MOST_SAID:
+            self._told.add(told)
+            talk(f"left out: {told}")
+
+    def tell_rest(self) -> None:
+        """Say how many were not told."""
+        if self.number > _MOST_SAID:
+            talk(f"left out: {many(self.number - _MOST_SAID, 'other piece')} that cannot be read")
+
+
+def shown_path(path: str) -> str:
+    """Name a file, or standard input, for people."""
+    return "standard input" if path == "-" else path
+
+
+async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, None]:
+    """Yield what an iterable yields that may wait for its next item, reading a bounded number ahead.
+
+    The thread is a daemon: on Ctrl-C nobody waits until somebody types the next line.
+
+    Raises:
+        Exception: what the iterable raised.
+    """
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(_AHEAD)
+    loop = asyncio.get_running_loop()
+
+    def put(item: T | Exception | None) -> None:
+        waiting = queue.put(item)
+        try:
+            asyncio.run_coroutine_threadsafe(waiting, loop).result()
+        except (
+            futures.CancelledError,
+            RuntimeError,
+        ):  # cancelled, or the loop is closed: nobody reads any more
+            waiting.close()
+            raise SystemExit from None
+
+    def pump() -> None:
+        try:
+            for item in items():
+                put(item)
+            put(None)
+        except Exception as exc:  # noqa: BLE001 -- it is raised again where the items are read
+            put(exc)
+
+    threading.Thread(target=pump, name="reader", daemon=True).start()
+    while (item := await queue.get()) is not None:
+        if isinstance(item, Exception):
+            raise item
+        yield item
 
 
 class Reports:
@@ -56,14 +237,14 @@ class Reports:
 
         The first of the ``links`` leads to a trace; by default it is the page of the Jaeger that is read.
         """
-        second = evaluator.second_judge
+        second, given = evaluator.second_judge, given_selection(click.get_current_context())
         about = RunInfo(
             source=_without_login(source),
-            judge=_name(evaluator.judge),
+            judge=evaluator.judge.identity.name,
             metrics=tuple(map(_passing, evaluator.metrics)),
             began_at_ns=time.time_ns(),
-            selection=dict(_selected(click.get_current_context())),
-            second_judge=_name(second) if second else None,
+            selection={name: _written(value) for name, value in given},
+            second_judge=second.identity.name if second else None,
             prices_as_of=evaluator.prices.date,
             trace_url=next(iter(links.values()), None) or _page_of_trace(source),
         )
@@ -103,18 +284,15 @@ class Reports:
     ) -> None:
         ending = RunEnd(cut_short=_cause(exc)) if exc else self._ending
         for report in tuple(self._open):
+            if not self.answers and (exc or report.path in self._were_there):
+                report.abandon()
+                if not exc:
+                    talk(f"nothing was judged: {str(report.path)!r} is unchanged")
+                continue
             try:
-                self._close(report, ending, is_broken=exc is not None)
+                report.close(ending)
             except OSError as failure:
                 self._give_up(report, failure)
-
-    def _close(self, report: Report, ending: RunEnd, *, is_broken: bool) -> None:
-        if self.answers or not (is_broken or report.path in self._were_there):
-            report.close(ending)
-            return
-        report.abandon()
-        if not is_broken:
-            talk(f"nothing was judged: {str(report.path)!r} is unchanged")
 
     def _give_up(self, report: Report, exc: OSError) -> None:
         self.is_whole = False
@@ -169,17 +347,11 @@ def _left_out(report: BackfillReport) -> Iterator[SkippedAnswers]:
 
 
 def _cause(exc: BaseException) -> str:
-    if isinstance(exc, KeyboardInterrupt | CancelledError):
+    if isinstance(exc, KeyboardInterrupt | asyncio.CancelledError):
         return "it was interrupted"
     if isinstance(exc, click.Abort):
         return "nobody agreed to it after the pilot"
     return f"an error ended it ({exc if isinstance(exc, RagtraceError) else type(exc).__name__})"
-
-
-def _selected(context: click.Context) -> Iterator[tuple[str, str]]:
-    """Yield the options that were given to choose answers, as they are written."""
-    for name, value in given_selection(context):
-        yield name, _written(value)
 
 
 def _written(value: object) -> str:
@@ -198,10 +370,6 @@ def _written(value: object) -> str:
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
     return f"{name} (pass when {pass_condition(metric)})"
-
-
-def _name(judge: Judge) -> str:
-    return judge.identity.name
 
 
 def _without_login(source: str) -> str:
