@@ -124,6 +124,7 @@ RECORD_FIELDS: Final = FieldNames(
         "answer": ["answer", "response", "actual_output", "output"],
         "reference": ["reference", "expected_output"],
         "reference_chunk_ids": ["reference_chunk_ids", "reference_context_ids", "reference_ids"],
+        "provider_citations": ["provider_citations"],
         "earlier_turns": ["earlier_turns"],
         "prompt_version": ["prompt_version"],
         "model": ["model"],

@@ -183,6 +183,20 @@ def _short(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """What the model's provider says that a part of the answer comes from."""
+
+    start: int | None
+    """Offset in the answer, in characters from 0; ``None``: the answer does not have the cited part."""
+    end: int | None
+    """Exclusive. The start again: it cites for the sentence that ends there."""
+    chunk_ids: tuple[str, ...] = ()
+    """Empty if no chunk of the record is of this source."""
+    source: str = ""
+    """What the provider calls the source: a title, a file, an address or an id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hops:
     """What became of chunks between the retriever and the model, as far as spans tell."""
 
@@ -213,6 +227,8 @@ class RagRecord:
     response_id: str | None = None
     model: str | None = None
     prompt_version: str | None = None
+    provider_citations: tuple[Citation, ...] = ()
+    """What the model's provider returned beside the answer; marks in its text, such as ``[1]``, are apart."""
     earlier_turns: tuple[EarlierTurn, ...] = ()
     """What the model was shown of the conversation, the oldest first: it tells what "it" and "there" mean,
     and is not judged."""
@@ -291,6 +307,7 @@ class RagRecord:
             model=_text(parts.get("model"), "model"),
             prompt_version=_text(parts.get("prompt_version"), "prompt_version"),
             reference_chunk_ids=reference_chunk_ids,
+            provider_citations=_citations(parts.get("provider_citations") or ()),
         )
 
     def gap(self, *parts: Part) -> Gap | None:
@@ -320,6 +337,19 @@ def _text(value: object, name: str) -> str | None:
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return "\n".join(value) or None
     raise TypeError(f"`{name}` must be a string, and is a {type(value).__name__}")
+
+
+def _citations(given: object) -> tuple[Citation, ...]:
+    listed = [fields_of(each) or {} for each in given] if isinstance(given, list | tuple) else [{}]
+    places = [each.get(name) for each in listed for name in ("start", "end")]
+    if not all(type(place) is int for place in places):
+        raise TypeError(
+            '`provider_citations` must be a list of {"start": 0, "end": 21, "chunk_ids": ["faq"]}'
+        )
+    return tuple(
+        Citation(start=each["start"], end=each["end"], chunk_ids=ids_in(each.get("chunk_ids")))
+        for each in listed
+    )
 
 
 def _chunks(contexts: object) -> tuple[Chunk, ...]:

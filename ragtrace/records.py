@@ -5,6 +5,8 @@ and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actua
 
 ``reference_chunk_ids`` names the chunks that should be retrieved.
 
+``provider_citations`` is a list of ``{"start", "end", "chunk_ids"}``: what the model's provider returned
+beside the answer, in characters of the answer from 0.
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 ``prompt_version`` and ``model`` say which version answered: `ragtrace report` and `compare` group by them.
 
@@ -28,6 +30,7 @@ from ragtrace._row_fields import RECORD_FIELDS, UnreadableValue, contexts_in, id
 from ragtrace._row_files import STRICT, Row, RowNotices, clean_text, read_rows
 from ragtrace.errors import InputError
 from ragtrace.model import (
+    Citation,
     Compat,
     CompatStatus,
     EarlierTurn,
@@ -218,6 +221,15 @@ Contexts: TypeAlias = Annotated[_Contexts, BeforeValidator(_all_contexts)]
 """A list of contexts; a single context becomes a list of one."""
 
 
+class CitationRow(BaseModel):
+    """A citation in a row."""
+
+    start: int | None
+    end: int | None
+    chunk_ids: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    source: Text = ""
+
+
 class TurnRow(BaseModel):
     """An earlier turn of the conversation in a row."""
 
@@ -234,6 +246,7 @@ class RecordRow(BaseModel):
     answer: Text | None = None
     reference: Annotated[Text | None, BeforeValidator(_reference)] = None
     reference_chunk_ids: Annotated[tuple[str, ...], BeforeValidator(_ids)] = ()
+    provider_citations: Annotated[tuple[CitationRow, ...], BeforeValidator(_written_list)] = ()
     earlier_turns: Annotated[tuple[TurnRow, ...], BeforeValidator(_written_list)] = ()
     prompt_version: _Name | None = None
     model: _Name | None = None
@@ -241,13 +254,24 @@ class RecordRow(BaseModel):
 
 def record_of(row: RecordRow, name: str) -> RagRecord:
     """Make a record from a row; ``name`` is its id if it has none."""
+    answer = _without_wrapping(row.answer, row.question)
+    unwrapped = row.answer.find(answer) if row.answer and answer else 0
     return RagRecord(
         id=row.id or name,
         question=row.question or None,
         chunks=tuple(chunk_of(**dict(context), rank=rank) for rank, context in enumerate(row.contexts or ())),
-        answer=_without_wrapping(row.answer, row.question),
+        answer=answer,
         reference=row.reference,
         reference_chunk_ids=row.reference_chunk_ids,
+        provider_citations=tuple(
+            Citation(
+                start=None if each.start is None else each.start - unwrapped,
+                end=None if each.end is None else each.end - unwrapped,
+                chunk_ids=each.chunk_ids,
+                source=each.source,
+            )
+            for each in row.provider_citations
+        ),
         earlier_turns=tuple(
             EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
         ),

@@ -152,6 +152,7 @@ def record_row(record: RagRecord) -> Mapping[str, Any] | None:
         return None
     further = {
         "reference": record.reference,
+        "provider_citations": [asdict(citation) for citation in record.provider_citations],
         "earlier_turns": [asdict(turn) for turn in record.earlier_turns],
     }
     return {

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
@@ -413,7 +412,7 @@ async def rescore(
     kept: Iterable[TranscriptRecord],
     transcripts: Transcripts,
     *,
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[MetricSpec] | None = None,
 ) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again from recorded replies; no judge is asked.
 
@@ -426,9 +425,9 @@ async def rescore(
         return replayed(identity, transcripts, session=session)
 
     for record in kept:
-        ran = record.metrics if metrics is None else ()
+        ran = record.metrics if metrics is None else tuple(metrics)
         evaluator = Evaluator(
-            metrics=metrics_of(record) if metrics is None else metrics,
+            metrics=metrics_of(record) if metrics is None else [each.open() for each in metrics],
             judge=voice(record.evaluation.judge, record.session),
             second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
             limits=record.limits,
@@ -444,12 +443,18 @@ def metrics_of(record: TranscriptRecord) -> list[Metric]:
         ConfigError: a metric came from code at an address that an earlier version did not keep.
     """
     found = []
-    for outcome, kept in zip_longest(record.evaluation.outcomes, record.metrics):
-        spec = kept or MetricSpec(name=outcome.metric, profile=outcome.profile)
+    for outcome, spec in zip(record.evaluation.outcomes, specs_of(record), strict=True):
         if not isinstance(outcome, MetricFailure):
             spec = replace(spec, threshold=outcome.threshold, pass_when=outcome.pass_when)
         found.append(spec.open())
     return found
+
+
+def specs_of(record: TranscriptRecord) -> Sequence[MetricSpec]:
+    """Return the settings of a record's metrics."""
+    return record.metrics or [
+        MetricSpec(name=each.metric, profile=each.profile) for each in record.evaluation.outcomes
+    ]
 
 
 def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
@@ -464,7 +469,7 @@ async def ask_again(
     transcripts: Transcripts,
     judge: Judge,
     *,
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[MetricSpec] | None = None,
     on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
     concurrency: int = 8,
 ) -> None:
@@ -476,14 +481,14 @@ async def ask_again(
     asked = recorded(judge, transcripts)
 
     async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
-        chosen = metrics_of(each) if metrics is None else metrics
+        chosen = metrics_of(each) if metrics is None else [one.open() for one in metrics]
         evaluator = Evaluator(metrics=chosen, judge=asked, limits=each.limits)
         known = transcripts.find(each.record.id, evaluator.set, evaluator.version)
         if known and known.record == each.record and not known.evaluation.failures:
             return each, known
         evaluation = await evaluator.evaluate(each.record)
         session = transcripts.session
-        ran = each.metrics if metrics is None else ()
+        ran = each.metrics if metrics is None else tuple(metrics)
         judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
         transcripts.keep(judged)
         return each, judged

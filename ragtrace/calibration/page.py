@@ -81,19 +81,32 @@ def disagreements(
                 )
 
 
-def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
+_OF_CLAIMS: Final = {"thing": "claim", "things": "claims"}
+_OF_CRITERIA: Final = {
+    "thing": "criterion",
+    "things": "criteria",
+    "supported": "met",
+    "unsupported": "not met",
+    "not_met": "not met",
+}
+
+
+def render_page(results: Results, examples: Iterable[Example] = (), *, of_criteria: bool = False) -> str:
     """Write the report. Only ``examples`` contain judged text."""
+    words: Mapping[str, str] = _OF_CRITERIA if of_criteria else _OF_CLAIMS
     template = open_template(
         "calibration/page.html",
         count="{:,}".format,
         counted=counted,
         interval=interval,
+        word=lambda word: words.get(word, word),
         money=money,
         percent=percent,
     )
     return template.render(
-        basis=basis(results),
-        recommendations=recommendations(results),
+        basis=basis(results, of_criteria=of_criteria),
+        recommendations=[] if of_criteria else list(recommendations(results)),
+        of_criteria=of_criteria,
         plots=draw_plots(results),
         groups=results.groups,
         leads={group.name: list(floor_leads(group)) for group in results.groups},
@@ -127,11 +140,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def basis(results: Results) -> Iterator[str]:
+def basis(results: Results, *, of_criteria: bool = False) -> Iterator[str]:
     """Yield sentences about the data behind the results."""
     if results.sampled:
+        wrong = "a criterion not met" if of_criteria else "an unsupported claim"
         yield (
-            "A sample: answers with an unsupported claim were drawn at a rate of their own, and every figure"
+            f"A sample: answers with {wrong} were drawn at a rate of their own, and every figure"
             " weights each answer by how many it represents."
         )
     else:

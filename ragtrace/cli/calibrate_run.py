@@ -22,6 +22,7 @@ from ragtrace.calibration.page import (
     basis,
     counted,
     digest_of,
+    disagreements,
     floor_leads,
     interval,
     judge_card,
@@ -29,6 +30,7 @@ from ragtrace.calibration.page import (
     percent,
     recommendations,
     recommended_calibration,
+    render_page,
     risk_limits,
 )
 from ragtrace.calibration.summary import (
@@ -101,7 +103,12 @@ def run_calibration(
     else:
         print_results(results, of_criteria=of_criteria)
     if output.report:
-        _write_page(Path(output.report), results, measured if output.with_examples else (), candidates)
+        shown = measured if output.with_examples else ()
+        page = render_page(
+            results, disagreements(shown, candidates, at_most=_EXAMPLES), of_criteria=of_criteria
+        )
+        replace_file(Path(output.report), page)
+        talk(f"report: {output.report}")
     if output.card:
         digests = {shown_path(path): digest_of(path) for path in paths}
         judge_card(results, opened.identity, digests).write(output.card)
@@ -244,8 +251,9 @@ def _measure(
     """Return what was measured, and whether somebody stopped it."""
     measured: list[MeasuredAnswer] = []
     whole = len(sample.answers)
-    claims = sum(len(answer.claims) for answer in sample.answers)
-    talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labeled claim')}")
+    things = sum(len(answer.claims) for answer in sample.answers)
+    what = "labeled verdict" if sample.answers[0].of_criteria else "labeled claim"
+    talk(f"measuring {counted(whole, 'answer')} with {counted(things, what)}")
 
     progress = _Progress(whole)
 
@@ -284,16 +292,6 @@ class _Progress:
         talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
 
 
-def _write_page(
-    path: Path, results: Results, measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate]
-) -> None:
-    from ragtrace.calibration.page import disagreements, render_page
-
-    page = render_page(results, disagreements(measured, candidates, at_most=_EXAMPLES))
-    replace_file(path, page)
-    talk(f"report: {path}")
-
-
 def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
     calibration = recommended_calibration(results, identity)
     if calibration is None:
@@ -322,7 +320,7 @@ def print_results(results: Results, *, of_criteria: bool) -> None:
             console.print(f"  {one_line(compared)}", soft_wrap=True)
             print_indented(console, 4, found)
         console.print()
-    for line in basis(results):
+    for line in basis(results, of_criteria=of_criteria):
         print_indented(console, 0, line)
     if of_criteria:
         return

@@ -46,8 +46,8 @@ from ragtrace.cli.render import many, open_console, print_json, print_line, talk
 from ragtrace.cli.report_run import print_comparison
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
-from ragtrace.pipeline import Evaluator, map_in_order
-from ragtrace.ports import Metric, SpanSink, pass_condition
+from ragtrace.pipeline import Evaluator, MetricSpec, map_in_order
+from ragtrace.ports import SpanSink, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.quality.compared import comparison_as_json
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
@@ -63,6 +63,7 @@ from ragtrace.transcripts import (
     Transcripts,
     ask_again,
     rescore,
+    specs_of,
     unpaid,
 )
 
@@ -233,7 +234,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
     with Transcripts(Path(path), must_exist=True) as transcripts:
         info = transcripts.evaluator(name or None)
         chosen = scoring.judge.evaluator(
-            lambda: _metrics(info, scoring),
+            lambda: _metrics(next(transcripts.of(info)), scoring),
             max_concurrency=scoring.concurrency,
             only=("judge", "evaluate", "attach"),
         )
@@ -241,7 +242,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
             transcripts=transcripts,
             evaluator=info,
             kept=lambda: islice(transcripts.of(info), kept.limit),
-            metrics=tuple(each.open() for each in chosen.spec.metrics) if _names_metrics(scoring) else None,
+            metrics=chosen.spec.metrics if _names_metrics(scoring) else None,
             chosen=chosen,
             prices=load_prices(chosen.spec.prices),
             scoring=scoring,
@@ -259,18 +260,22 @@ def _names_metrics(scoring: RescoreOptions) -> bool:
     )
 
 
-def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str, Any]]:
+def _metrics(kept: TranscriptRecord, scoring: RescoreOptions) -> list[dict[str, Any]]:
     """Return the metrics that options name, by default those that ran, under the rules that were used."""
-    passes, tool = scoring.passes, scoring.profile
-    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
+    passes, tool, ran = scoring.passes, scoring.profile, specs_of(kept)
     if passes.names is not None:
-        return [{**given, **options} for given in passes.metrics(tool or OWN_PROFILE)]
-    ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
-    return [
-        {**given, "name": name, "profile": tool or profile, **options}
-        for name, profile in ran
-        for given in passes.metrics()
-    ]
+        chosen = passes.metrics(tool or OWN_PROFILE)
+    else:
+        chosen = [
+            {**given, "name": each.name, "profile": tool or each.profile}
+            for each in ran
+            for given in passes.metrics()
+        ]
+    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
+    criteria = {
+        each.name: {"criterion": each.options["criterion"]} for each in ran if "criterion" in each.options
+    }
+    return [{**each, **options, **criteria.get(each["name"], {})} for each in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +285,7 @@ class _Again:
     transcripts: Transcripts
     evaluator: EvaluatorInfo
     kept: Callable[[], Iterator[TranscriptRecord]]
-    metrics: tuple[Metric, ...] | None
+    metrics: tuple[MetricSpec, ...] | None
     chosen: ChosenEvaluator
     prices: Prices
     scoring: RescoreOptions
@@ -324,7 +329,9 @@ class _Again:
     async def ask(self) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
         spec = self.chosen.spec.judge
-        evaluator = Evaluator(metrics=self.metrics or (), judge=spec.open(), prices=self.prices)
+        evaluator = Evaluator(
+            metrics=[each.open() for each in self.metrics or ()], judge=spec.open(), prices=self.prices
+        )
         judge = evaluator.judge
         introduce(judge)
         if not (self.scoring.is_agreed or is_free(evaluator, spec)):

@@ -219,7 +219,7 @@ def _record_json(record: RagRecord) -> dict[str, object]:
 
 
 _AS_THEY_ARE: Final = ("answer", "reference", "retrieval_query", "model", "session_id", "conversation_id")
-_LISTED: Final = ("provenance", "passed_over", "gaps")
+_LISTED: Final = ("provider_citations", "provenance", "passed_over", "gaps")
 
 
 def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
@@ -306,6 +306,17 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     text = texts[part]
     if text is not None or part is not Part.REFERENCE:
         yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
+    if part is Part.ANSWER and record.provider_citations:
+        yield 6, f"{_citations(record)} beside it, of the model's provider"
+
+
+def _citations(record: RagRecord) -> str:
+    told = many(len(record.provider_citations), "citation")
+    unplaced = sum(each.start is None for each in record.provider_citations)
+    missing = sum(not each.chunk_ids for each in record.provider_citations)
+    facts = {"of a part that the answer does not have": unplaced, "of a source that is no chunk": missing}
+    found = [f"{number} {what}" for what, number in facts.items() if number]
+    return f"{told} ({', '.join(found)})" if found else told
 
 
 def _shown_chars(record: RagRecord, chunk: Chunk) -> int | None:

@@ -4,6 +4,9 @@ Marks are read by code: ``[1]``, ``[1, 3]``, ``[2-4]``, ``[doc-3]``, ``[source 2
 ``【1】``. What is in the brackets is a chunk's id, else the chunk's place in the list, from 1, or from 0 if a
 mark ``[0]`` is there. A line such as ``[^1]: faq-12`` says what a mark stands for. A mark belongs to its
 sentence; one between two sentences of a line, to the sentence before it.
+
+Citations that the model's provider returned beside the answer (`Citation`) cite for the sentences of their
+place. If no chunk is of their source, its text is not known, and nothing is said of what it supports.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from ragtrace.judge_steps import ClaimExtraction
 from ragtrace.metrics.asking import together
@@ -32,17 +35,21 @@ _PLACE: Final = re.compile(
 _STANDS_FOR: Final = re.compile(
     r"^[ \t]*(?:[-*][ \t]+)?\[\^?([^\[\]\n]{1,80})\]:?[ \t]+(\S.*)$", re.MULTILINE
 )
+_LINK: Final = re.compile(r"\s*(?:\(?(?:\[[^\]]*\]\([^)\s]*\)[;,\s]*)+\)?|【[^】]*】)\s*")
+"""A mark that a provider wrote into the answer."""
 
 
 class CitationPrecision(BuiltInMetric):
     """Measures the share of an answer's cited claims that a chunk which they cite supports.
 
     score = S / (c - U): of c claims with a citation in their sentence, S are supported by a cited chunk, U
-    undecided. A mark that leads to no chunk supports nothing. If the judge finds a claim in another chunk, it
-    is asked about the cited ones alone. An answer without citations is skipped (``no_claims``).
+    undecided. A mark that leads to no chunk supports nothing; a provider's citation of a source that is no
+    chunk leaves a claim undecided that no cited chunk supports. If the judge finds a claim in another chunk,
+    it is asked about the cited ones alone. An answer without citations is skipped (``no_claims``).
 
     Details: ``cited_share`` = c / n: how many of all claims are cited, ``marks``: how many citations there
-    are, ``marks_unknown``: those that lead to no chunk, ``coverage`` = (c - U) / c.
+    are, ``marks_unknown``: those that lead to no chunk, ``coverage`` = (c - U) / c. ``marks_ignored``, if
+    any: citations of the provider whose place the answer does not have.
 
     Source: ALCE (Gao et al. 2023), by claims instead of citations.
     """
@@ -61,7 +68,9 @@ class CitationPrecision(BuiltInMetric):
         found = _Citations.read(record)
         cited = found.of_claims(extraction)
         if not any(cited) and not self.counts_uncited:
-            return MetricFinding(skip_reason=SkipReason.NO_CLAIMS, explanation="the answer cites nothing")
+            return MetricFinding(
+                skip_reason=SkipReason.NO_CLAIMS, explanation=f"the answer cites nothing{found.told}"
+            )
         verdicts = tuple(
             verdict
             for verdict, marks in zip(await _judged(record, cited, steps), cited, strict=True)
@@ -73,12 +82,13 @@ class CitationPrecision(BuiltInMetric):
         return MetricFinding(
             score=score,
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
-            explanation=tally(counts.total, self.unit, "supported by what they cite", wrong),
+            explanation=tally(counts.total, self.unit, "supported by what they cite", wrong) + found.told,
             verdicts=verdicts,
             details=readings(
                 cited_share=sum(map(bool, cited)) / len(cited),
                 marks=found.marks,
                 marks_unknown=found.unknown,
+                marks_ignored=found.ignored or None,
                 coverage=coverage(counts),
             ),
         )
@@ -103,83 +113,101 @@ class CitationRecall(CitationPrecision):
     counts_uncited, unit = True, "claim"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cited:
-    """What a claim cites."""
+class _Mark(NamedTuple):
+    """A citation: a mark in the answer, or what the provider returned beside it."""
 
-    places: tuple[int, ...] = ()
+    name: str
+    places: tuple[int, ...]
     """Places of the chunks in the record, from 0."""
-    marks: tuple[str, ...] = ()
+    is_of_provider: bool = False
 
-    def __bool__(self) -> bool:
-        return bool(self.marks)
+    @property
+    def is_shown(self) -> bool:
+        """Whether the text of what it cites is known, or is known not to be there."""
+        return bool(self.places) or not self.is_of_provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Citations:
-    """The citations in an answer, by the number of the sentence."""
+    """The citations of an answer, by the number of the sentence."""
 
-    of_sentence: Mapping[int, Sequence[tuple[str, int | None]]] = field(default_factory=dict)
-    """Marks, and the places of the chunks that they lead to."""
+    of_sentence: Mapping[int, Sequence[_Mark]]
+    marks: int
+    unknown: int
+    ignored: int
+    """The provider's, whose place the answer does not have."""
 
     @classmethod
     def read(cls, record: RagRecord) -> _Citations:
         answer = record.answer or ""
-        sentences, ids = (
-            split_sentences(answer),
-            {c.id.casefold(): place for place, c in enumerate(record.chunks)},
+        sentences = split_sentences(answer)
+        told: list[tuple[_Mark, Sequence[int]]] = [
+            (mark, (_sentence_of(at, answer, sentences),)) for at, mark in _marks(record)
+        ]
+        placed = [
+            (each, numbers)
+            for each in record.provider_citations
+            if (numbers := _sentences_at(each.start, each.end, answer, sentences))
+        ]
+        places = {chunk.id: place for place, chunk in enumerate(record.chunks)}
+        for each, numbers in placed:
+            cited = tuple(places[chunk_id] for chunk_id in each.chunk_ids if chunk_id in places)
+            name = each.source or ", ".join(each.chunk_ids)
+            told.append((_Mark(name, cited, is_of_provider=True), numbers))
+        of_sentence: defaultdict[int, list[_Mark]] = defaultdict(list)
+        for mark, numbers in told:
+            for number in numbers:
+                of_sentence[number].append(mark)
+        return cls(
+            of_sentence=of_sentence,
+            marks=len(told),
+            unknown=sum(not mark.places for mark, _ in told),
+            ignored=len(record.provider_citations) - len(placed),
         )
-        stands_for = {
-            found[1].strip().casefold(): place
-            for found in _STANDS_FOR.finditer(answer)
-            for name, place in ids.items()
-            if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", found[2].casefold())
-        }
-        definitions = [
-            found.span()
-            for found in _STANDS_FOR.finditer(answer)
-            if found[1].strip().casefold() in stands_for
-        ]
-        marks = [
-            (found.start(), name)
-            for found in _MARK.finditer(answer)
-            if not any(start <= found.start() < end for start, end in definitions)
-            for name in _names(found[1] or found[2])
-        ]
-        base = 0 if any(name == "0" for _, name in marks) else 1
-        of_sentence: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
-        for at, name in marks:
-            place = stands_for.get(name, ids.get(name))
-            numbered = _PLACE.fullmatch(name)
-            if place is None and numbered:
-                place = int(numbered[1]) - base
-                place = place if 0 <= place < len(record.chunks) else None
-            elif place is None:
-                continue  # brackets of another use
-            of_sentence[_sentence_of(at, answer, sentences)].append((name, place))
-        return cls(of_sentence=of_sentence)
 
     @property
-    def marks(self) -> int:
-        return sum(map(len, self.of_sentence.values()))
+    def told(self) -> str:
+        """What a person is told of ignored citations."""
+        units = "1 citation" if self.ignored == 1 else f"{self.ignored} citations"
+        return f"; {units} ignored: not for a part of the answer" if self.ignored else ""
 
-    @property
-    def unknown(self) -> int:
-        return sum(place is None for marks in self.of_sentence.values() for _, place in marks)
-
-    def of_claims(self, extraction: ClaimExtraction) -> list[_Cited]:
+    def of_claims(self, extraction: ClaimExtraction) -> list[Sequence[_Mark]]:
         """Return what each claim cites: the marks of the sentences that it comes from."""
-        found = [
-            [mark for number in numbers for mark in self.of_sentence.get(number, ())]
+        return [
+            tuple(dict.fromkeys(mark for number in numbers for mark in self.of_sentence.get(number, ())))
             for numbers in extraction.sources
         ]
-        return [
-            _Cited(
-                places=tuple(dict.fromkeys(place for _, place in marks if place is not None)),
-                marks=tuple(dict.fromkeys(name for name, _ in marks)),
-            )
-            for marks in found
-        ]
+
+
+def _marks(record: RagRecord) -> Iterator[tuple[int, _Mark]]:
+    """Yield the marks in the answer, with their offsets."""
+    answer = record.answer or ""
+    ids = {chunk.id.casefold(): place for place, chunk in enumerate(record.chunks)}
+    stands_for = {
+        found[1].strip().casefold(): place
+        for found in _STANDS_FOR.finditer(answer)
+        for name, place in ids.items()
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", found[2].casefold())
+    }
+    definitions = [
+        found.span() for found in _STANDS_FOR.finditer(answer) if found[1].strip().casefold() in stands_for
+    ]
+    marks = [
+        (found.start(), name)
+        for found in _MARK.finditer(answer)
+        if not any(start <= found.start() < end for start, end in definitions)
+        for name in _names(found[1] or found[2])
+    ]
+    base = 0 if any(name == "0" for _, name in marks) else 1
+    for at, name in marks:
+        place = stands_for.get(name, ids.get(name))
+        numbered = _PLACE.fullmatch(name)
+        if place is None and numbered:
+            place = int(numbered[1]) - base
+            place = place if 0 <= place < len(record.chunks) else None
+        elif place is None:
+            continue  # brackets of another use
+        yield at, _Mark(name, () if place is None else (place,))
 
 
 def _names(inside: str) -> Iterator[str]:
@@ -205,15 +233,27 @@ def _sentence_of(at: int, answer: str, sentences: Sequence[Sentence]) -> int:
     return 1
 
 
-async def _judged(record: RagRecord, cited: Sequence[_Cited], steps: StepSession) -> list[Verdict]:
+def _sentences_at(
+    start: int | None, end: int | None, answer: str, sentences: Sequence[Sentence]
+) -> Sequence[int]:
+    """Return the numbers of the sentences at a place; none if the answer does not have it."""
+    if start is None or end is None or not 0 <= start <= end <= len(answer) or not sentences:
+        return ()
+    if start == end or _LINK.fullmatch(answer, start, end):
+        return (_sentence_of(start, answer, sentences),)
+    return [each.number for each in sentences if each.start < end and each.end > start]
+
+
+async def _judged(record: RagRecord, cited: Sequence[Sequence[_Mark]], steps: StepSession) -> list[Verdict]:
     """Return whether what a claim cites supports it."""
     verdicts = (await steps.verify()).verdicts
     ids = [chunk.id for chunk in record.chunks]
     doubtful: defaultdict[tuple[int, ...], list[Verdict]] = defaultdict(list)
     for verdict, marks in zip(verdicts, cited, strict=True):
-        named = {ids[place] for place in marks.places}
-        if marks.places and verdict.label is VerdictLabel.SUPPORTED and named.isdisjoint(verdict.chunk_ids):
-            doubtful[marks.places].append(verdict)
+        places = _places(marks)
+        named = {ids[place] for place in places}
+        if places and verdict.label is VerdictLabel.SUPPORTED and named.isdisjoint(verdict.chunk_ids):
+            doubtful[places].append(verdict)
     asked = await together(
         steps.verify_in([verdict.claim for verdict in those], [record.chunks[place] for place in places])
         for places, those in doubtful.items()
@@ -225,12 +265,21 @@ async def _judged(record: RagRecord, cited: Sequence[_Cited], steps: StepSession
     ]
 
 
-def _by_citation(verdict: Verdict, cited: _Cited, ids: Sequence[str]) -> Verdict:
-    claim, named = replace(verdict.claim, kind=OF_CITATION), tuple(ids[place] for place in cited.places)
-    if not cited.places:
-        wrong = f"it cites [{cited.marks[0]}], and there is no such chunk" if cited else "it cites nothing"
-        return Verdict(claim=claim, label=VerdictLabel.UNSUPPORTED, reason=wrong)
-    if verdict.label in (VerdictLabel.SUPPORTED, VerdictLabel.UNJUDGED):
+def _places(marks: Sequence[_Mark]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(place for mark in marks for place in mark.places))
+
+
+def _by_citation(verdict: Verdict, marks: Sequence[_Mark], ids: Sequence[str]) -> Verdict:
+    claim, places = replace(verdict.claim, kind=OF_CITATION), _places(marks)
+    if places and verdict.label in (VerdictLabel.SUPPORTED, VerdictLabel.UNJUDGED):
         return replace(verdict, claim=claim)
-    said = f"it cites {', '.join(f'[{mark}]' for mark in cited.marks)}, which does not support it"
+    if unseen := next((mark for mark in marks if not mark.is_shown), None):
+        told = f"it cites [{unseen.name}], whose text is not recorded"
+        return Verdict(claim=claim, label=VerdictLabel.UNJUDGED, reason=told)
+    if not places:
+        wrong = f"it cites [{marks[0].name}], and there is no such chunk" if marks else "it cites nothing"
+        return Verdict(claim=claim, label=VerdictLabel.UNSUPPORTED, reason=wrong)
+    names = dict.fromkeys(mark.name for mark in marks)
+    said = f"it cites {', '.join(f'[{name}]' for name in names)}, which does not support it"
+    named = tuple(ids[place] for place in places)
     return Verdict(claim=claim, label=VerdictLabel.UNSUPPORTED, reason=said, chunk_ids=named)

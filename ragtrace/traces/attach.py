@@ -107,10 +107,10 @@ def carrier_span_id(
 def record_sha256(record: RagRecord) -> str:
     """Return the digest of the record's judged parts.
 
-    These are question, answer, reference, chunks in order, and gaps. Fields copied for filtering, such as the
-    session, do not count, because they change no verdict.
+    These are question, answer, citations, reference, chunks in order, and gaps. Fields copied for filtering,
+    such as the session, do not count, because they change no verdict.
     """
-    judged = [
+    judged: list[object] = [
         record.question,
         record.answer,
         record.reference,
@@ -118,6 +118,10 @@ def record_sha256(record: RagRecord) -> str:
         [[chunk.id, chunk.text] for chunk in record.chunks],
         [[gap.part, gap.reason] for gap in record.gaps],
     ]
+    if record.provider_citations:
+        judged.append(
+            [[each.start, each.end, each.chunk_ids, each.source] for each in record.provider_citations]
+        )
     return hashlib.sha256(json.dumps(judged).encode()).hexdigest()
 
 

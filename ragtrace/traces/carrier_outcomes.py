@@ -30,7 +30,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, METRIC, OUTCOMES, RESULT
+from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, METRIC, OUTCOMES, RESULT, TEXT
 from ragtrace.traces.trace import SpanEvent, cut_utf8
 
 Status = Literal["ok", "partial", "error", "skipped"]
@@ -381,7 +381,10 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> dict[str, Attrib
         semconv.CLAIM_METRICS: shown.metrics if len(shown.metrics) > 1 else None,
         **dict.fromkeys(left_out),
     }
-    return CLAIM.write(shown.verdict, given, content=content)
+    written = CLAIM.write(shown.verdict, given, content=content)
+    if shown.verdict.claim.kind == OF_CRITERION:  # a setting, like a threshold
+        written[semconv.CLAIM_ASSERTION] = TEXT.write(shown.verdict.claim.text)
+    return written
 
 
 def _chunks(

@@ -437,7 +437,13 @@ RESULT: Final = Table(
 """The event of a metric, from its outcome."""
 
 CLAIM: Final = Table(
-    Field(semconv.CLAIM_ASSERTION, "claim.text", TEXT, "the claim", is_content=True),
+    Field(
+        semconv.CLAIM_ASSERTION,
+        "claim.text",
+        TEXT,
+        "the claim; a criterion is a setting, and here without `attach.content`, too",
+        is_content=True,
+    ),
     Field(
         semconv.CLAIM_QUOTE,
         "quote",

@@ -169,11 +169,11 @@ def _hosted(
         return
     if not isinstance(node, dict) or depth > _DEEPEST:
         return
-    role, kind = _role(node), node.get("type")
-    if role in _OF_TOOLS or kind in _OF_TOOLS:
+    if of_tools(node):
         return
+    role, kind = _role(node), node.get("type")
     if kind in ("search_result", "document"):
-        yield from _shown_document(node)
+        yield from shown_document(node)
         return
     if is_response and isinstance(kind, str) and _SEARCHES.fullmatch(kind):
         yield from _results_of_search(node)
@@ -204,7 +204,8 @@ def _cited(item: AttributeValue) -> Iterator[AttributeValue]:
             yield fields
 
 
-def _shown_document(part: Message) -> Iterator[AttributeValue]:
+def shown_document(part: Message) -> Iterator[AttributeValue]:
+    """Read a document or a search result of the request, if its text is there."""
     source = part.get("source", part.get("document"))
     inner = source if isinstance(source, dict) else part
     if inner.get("type") in ("base64", "url", "file"):
@@ -372,11 +373,27 @@ def message_text(message: Message) -> str:
     if isinstance(parts, str):
         return parts
     if isinstance(parts, dict):
-        return _part_text(parts)
-    return "\n".join(filter(None, map(_part_text, parts))) if isinstance(parts, tuple) else ""
+        return part_text(parts)
+    texts = [text for each in parts if (text := part_text(each))] if isinstance(parts, tuple) else []
+    if len(texts) > 1 and speaks(message):
+        return _joined(texts)
+    return "\n".join(texts)
 
 
-def _part_text(part: AttributeValue) -> str:
+def _joined(texts: Sequence[str]) -> str:
+    """Join the parts of an answer: providers begin a new one where a citation begins, within a sentence."""
+    joined = texts[0]
+    for text in texts[1:]:
+        is_within = joined[-1:].isspace() or text[:1].isspace() or _WITHIN.match(text)
+        joined += text if is_within else f"\n{text}"
+    return joined
+
+
+_WITHIN = re.compile(r"[.,;:!?)\]](?:\s|\Z)")
+
+
+def part_text(part: AttributeValue) -> str:
+    """Return the text of a part of a message, if it is one of text."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict) or part.get("type", "text") not in _TEXT_TYPES:
@@ -389,6 +406,16 @@ def _part_text(part: AttributeValue) -> str:
         if isinstance(text, dict):
             text = text.get("value")
     return text if isinstance(text, str) else ""
+
+
+def speaks(message: Message) -> bool:
+    """Return whether the model says the message."""
+    return _role(message) in _ANSWER_ROLES
+
+
+def of_tools(node: Message) -> bool:
+    """Return whether a message or a part is a call of a tool, or its result."""
+    return _role(node) in _OF_TOOLS or node.get("type") in _OF_TOOLS
 
 
 def _role(message: Message) -> str:

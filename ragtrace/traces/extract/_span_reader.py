@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, Part, SkipReason
+from ragtrace.traces.extract._citations import FoundCitation
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
 from ragtrace.traces.extract._messages import Message, messages_of
 from ragtrace.traces.trace import Span, StatusCode
@@ -54,6 +55,8 @@ class SpanReading(NamedTuple):
     handed: tuple[ToolResult, ...] = ()
     """Tool results in a generation's prompt, after the last user message."""
     answer: FoundValue[str] | None = None
+    citations: tuple[FoundCitation, ...] = ()
+    """What the model's provider returned beside the answer."""
     told: AttributeValue = None
     """All that a call was asked, as it was recorded."""
     output: AttributeValue = None

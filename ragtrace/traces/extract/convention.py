@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract._citations import FoundCitation, citations_in, may_cite
 from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
@@ -389,6 +390,7 @@ class Reader:
         output_at, output = (
             _first(self.span, (*self.table.answer, *self.table.output)) if is_call else ("", None)
         )
+        answer = self._answer(role)
         return SpanReading(
             self.span,
             self.table.name,
@@ -401,7 +403,8 @@ class Reader:
             tool=self._tool() if role is Role.TOOL else None,
             prompt=self._prompt() if is_model else None,
             handed=self._handed() if is_model else (),
-            answer=self._answer(role),
+            answer=answer,
+            citations=self._citations(answer) if is_model and answer else (),
             told=_first(self.span, (*self.table.question, *self.table.input))[1] if is_call else None,
             output=output,
             output_at=output_at,
@@ -600,6 +603,20 @@ class Reader:
             return given
         places = (*self.table.envelopes, *self.table.reply, *self.table.answer, *self.table.output)
         return (*given, *self._results(places)) or self._listed(self.table.hosted)
+
+    def _citations(self, answer: FoundValue[str]) -> tuple[FoundCitation, ...]:
+        """Return the citations in the first of the response's places that has any."""
+        for place in (*self.table.reply, *self.table.answer, *self.table.output, *self.table.envelopes):
+            raw, _ = self._held(place)
+            if may_cite(raw):
+                found = citations_in(parse_loosely(raw), answer=answer.value or "", request=self._request)
+                if found:
+                    return found
+        return ()
+
+    def _request(self) -> tuple[AttributeValue, ...]:
+        places = (*self.table.messages, *self.table.input)
+        return tuple(parse_loosely(self._held(place)[0]) for place in places)
 
     def _listed(self, places: Places) -> tuple[ToolResult, ...]:
         listing = best(*self._found(places, documents_in))

@@ -36,6 +36,7 @@ from ragtrace.traces.extract._calls import (
     under_test,
     without_skew,
 )
+from ragtrace.traces.extract._citations import FoundCitation, placed
 from ragtrace.traces.extract._content import FoundValue, best, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of, earlier_turns, hops_of
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
@@ -67,6 +68,9 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         question=question.value if question else None,
         chunks=context.chunks,
         answer=answer.value if answer else None,
+        provider_citations=placed(
+            _citations(call, generation), answer.value if answer else None, context.chunks
+        ),
         reference=reference.value if reference else None,
         reference_chunk_ids=_first(each.reference_chunk_ids for each in sources) or (),
         target=_target(target, tree),
@@ -133,6 +137,15 @@ def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReadin
     told = flat(output.value or "") if output else ""
     said = (each for each in chosen.may_answer if (text := flat(said_by(each))) and text in told)
     return next(said, chosen.chosen)
+
+
+def _citations(call: Call, generation: SpanReading | None) -> Sequence[FoundCitation]:
+    """Return the generation's citations, or those of a provider's span with the same text."""
+    if generation is None or generation.citations:
+        return generation.citations if generation else ()
+    said = flat(said_by(generation))
+    same = (each for each in call.of(Role.GENERATION) if each.citations and flat(said_by(each)) == said)
+    return next((each.citations for each in same), ())
 
 
 def _told(call: Call) -> str | None:

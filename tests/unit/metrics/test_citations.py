@@ -99,3 +99,23 @@ async def test_a_claim_that_the_cited_chunk_contradicts_is_not_supported() -> No
     script = Script(claims={"The shop is blue [2].": "contradicted"})
     result = await measured("The shop is blue [2]. Refunds take 14 days [1].", judge=ScriptedJudge(script))
     assert result.score == 0.5
+
+
+async def test_a_link_that_a_provider_wrote_behind_a_sentence_cites_for_it() -> None:
+    answer = "Refunds take 14 days. The shop is blue. ([Shop](https://x.example))"
+    given = [{"start": answer.index("("), "end": len(answer), "chunk_ids": ["shop"]}]
+    record = RagRecord.of(question="How long?", contexts=CHUNKS, answer=answer, provider_citations=given)
+    [result] = (
+        await evaluate(record, metrics=[metric_named("citation_precision")], judge=ScriptedJudge())
+    ).results
+    assert [(verdict.claim.text, verdict.label.value) for verdict in result.verdicts] == [
+        ("The shop is blue.", "supported")
+    ]
+
+
+@pytest.mark.parametrize(
+    "given", ["faq", [{"start": "0", "end": 3}], [{"end": 3}], [7], [{"start": True, "end": 3}]]
+)
+def test_citations_of_another_form_are_refused(given: object) -> None:
+    with pytest.raises(TypeError, match="`provider_citations` must be a list"):
+        RagRecord.of(question="How long?", contexts=CHUNKS, answer="14 days.", provider_citations=given)

@@ -18,14 +18,14 @@ from ragtrace.errors import InputError, JudgeUnavailable, NotInTranscript
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
-from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics import StepLimits
 from ragtrace.model import (
     Evaluation,
     MetricFailure,
     MetricResult,
     RagRecord,
 )
-from ragtrace.pipeline import evaluate
+from ragtrace.pipeline import MetricSpec, evaluate
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
 from ragtrace.transcripts import (
     RescoredRecord,
@@ -100,8 +100,8 @@ def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
 
 async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Transcripts) -> None:
     await judged(transcripts, FIRST, SECOND)
-    stricter = metric_named("faithfulness", threshold=0.8)
-    other = metric_named("faithfulness", profile="deepeval-4")
+    stricter = MetricSpec(name="faithfulness", threshold=0.8)
+    other = MetricSpec(name="faithfulness", profile="deepeval-4")
     found = await again(transcripts, metrics=[stricter, other])
     assert [[str(each.label) for each in one.after.evaluation.outcomes] for one in found] == [
         ["fail", "pass"],
