@@ -19,11 +19,18 @@ from typing import Any, Final, Self, TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ragtrace.errors import ConfigError
-from ragtrace.http.retry import Backoff
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import Backoff, ClientTls
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
-from ragtrace.judge.cascade import ScreenSpec, screened
-from ragtrace.judge.layers import AdaptivelyLimited, Limited, Metered, Retrying, Timed, retried
+from ragtrace.judge.layers import (
+    AdaptivelyLimited,
+    Limited,
+    Metered,
+    Retrying,
+    ScreenSpec,
+    Timed,
+    retried,
+    screened,
+)
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind

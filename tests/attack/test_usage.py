@@ -19,12 +19,12 @@ from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit, budgeted
 from ragtrace.clock import SystemClock
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
+from ragtrace.judge.layers import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.guard import guards_of
+from ragtrace_collector.judge import guards_of
 from ragtrace_collector.service.collector import Collector
 from tests.acceptance.replies import ANSWER
 from tests.attack.hostile_judge import HostileJudge, Said, completion, hostile_judge

@@ -21,12 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import INDEX_TABLES, forget, note_feedback, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.answers.sums import fold
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
 from ragtrace_collector.store.postgres import PostgresServer, create
 from ragtrace_collector.store.reader import index_of

@@ -31,7 +31,7 @@ import httpx
 from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
 
 from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
-from ragtrace.judge.calls import document_of
+from ragtrace.judge.layers import document_of
 from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 

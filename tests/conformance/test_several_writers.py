@@ -17,13 +17,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.writes import put
+from ragtrace.answers.index_rows import put
+from ragtrace.answers.sums import fold
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
 from ragtrace.sql import skip_locked
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Limits, Sampler
 from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
 from ragtrace_collector.store.records import Job, StoreUnavailable

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ragtrace import process
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions
+from ragtrace.cli.options import ConfigOptions, needs_extra
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import command, group, option, takes
 
@@ -134,9 +133,10 @@ def _serve(
     Without a ``config`` it is read: a worker that is started again takes what the file says then.
     """
     with needs_extra("collector"):
+        from ragtrace_collector.service.collector import run_collector
         from ragtrace_collector.service.pipeline import Role
-        from ragtrace_collector.service.wiring import run_collector
-        from ragtrace_collector.telemetry import logs, verdict_log
+        from ragtrace_collector.telemetry.logs import log_to_stderr
+        from ragtrace_collector.telemetry.scores import log_verdicts
 
     def read() -> CollectorConfig:
         return _read(options).of_worker(worker)
@@ -147,9 +147,9 @@ def _serve(
             _say_ready(running)
 
     config = config or read()
-    logs.log_to_stderr(config.log_level, config.log_format)
+    log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
-        verdict_log.log_verdicts()
+        log_verdicts()
     running = run_collector(
         config,
         role=Role(options.role),

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, JsonOption
+from ragtrace.cli.options import ConfigOptions, JsonOption, needs_extra
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
 from ragtrace.cli.settings import command, group, takes
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ragtrace.drift.runs import AnchorFlip, AnchorRun, SeenModel
+    from ragtrace.drift import AnchorFlip, AnchorRun, SeenModel
     from ragtrace_collector.config import CollectorConfig
 
 _SHOWN: Final = 10
@@ -71,9 +70,8 @@ def drift(action: str, options: DriftOptions) -> None:
 
 
 async def _run(config: CollectorConfig) -> None:
-    from ragtrace_collector.drift.check import DriftCheck
-    from ragtrace_collector.store.budget import BudgetRows
-    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.drift import DriftCheck
+    from ragtrace_collector.store.budget import BudgetRows, DriftRuns
     from ragtrace_collector.store.open import cipher_of, database_of
     from ragtrace_collector.store.store import open_tables
 
@@ -90,7 +88,7 @@ async def _run(config: CollectorConfig) -> None:
 
 
 async def _accept(config: CollectorConfig) -> None:
-    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.store.budget import DriftRuns
     from ragtrace_collector.store.open import cipher_of, database_of
     from ragtrace_collector.store.store import open_tables
 
@@ -99,8 +97,8 @@ async def _accept(config: CollectorConfig) -> None:
 
 
 def _read(config: CollectorConfig) -> _Shown:
-    from ragtrace.drift.evidence import DRIFT_FROM
-    from ragtrace_collector.store.drift import read_models, read_runs
+    from ragtrace.drift import DRIFT_FROM
+    from ragtrace_collector.store.budget import read_models, read_runs
     from ragtrace_collector.store.open import database_of
 
     with database_of(config.store).reading() as db:
@@ -127,13 +125,13 @@ class _Shown:
     @property
     def earlier(self) -> Sequence[AnchorRun]:
         """The complete runs that the last one is compared with."""
-        from ragtrace_collector.drift.check import series_of
+        from ragtrace_collector.drift import series_of
 
         return series_of(self.runs, self.last) if self.last else ()
 
     @property
     def flips(self) -> Sequence[AnchorFlip]:
-        from ragtrace.drift.evidence import flips
+        from ragtrace.drift import flips
 
         return flips(self.earlier, self.last) if self.last and self.earlier else ()
 

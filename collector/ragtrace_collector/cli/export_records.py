@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
+from ragtrace.cli.options import FILE, PlaceOptions, needs_extra
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
-from ragtrace_collector.cli.answer_place import PlaceOptions
 
 if TYPE_CHECKING:
-    from ragtrace.answers.index.reading import AnswerIndex
+    from ragtrace.answers.index import AnswerIndex
     from ragtrace.answers.port import TrafficScope
     from ragtrace.answers.summary import AnswerKey, AnswerSummary
-    from ragtrace.reviews.review import LabelRow, Review
+    from ragtrace.reviews import LabelRow, Review
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ui.answers import RecordExport
 
@@ -103,7 +101,7 @@ def export_records(choice: ChoiceOptions, place: PlaceOptions, output: RecordsOu
     """
     import asyncio
 
-    from ragtrace.files.private import replace_file
+    from ragtrace.files import replace_file
 
     with needs_extra("collector"):
         import yaml  # noqa: F401 -- its absence is told before anything starts
@@ -140,8 +138,8 @@ async def _collected(
 ) -> tuple[RecordExport, Mapping[AnswerKey, Sequence[Review]]]:
     from ragtrace.answers.port import AnswerGone, OpenedAnswer, TrafficScope
     from ragtrace.clock import SystemClock
-    from ragtrace_collector.cli.answer_place import open_place
     from ragtrace_collector.cli.following import searched
+    from ragtrace_collector.cli.places import open_place
     from ragtrace_collector.ui.answers import RecordExport
 
     labels, reviewed = await _labels(choice, reviews) if reviews else ({}, {})
@@ -173,7 +171,7 @@ async def _collected(
 
 
 def _reviews_file(config: CollectorConfig, place: PlaceOptions, output: RecordsOutput) -> Path:
-    from ragtrace.files.state import state_folder
+    from ragtrace.files import state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, reviews_of
 
     if output.reviews:
@@ -184,8 +182,7 @@ def _reviews_file(config: CollectorConfig, place: PlaceOptions, output: RecordsO
 async def _labels(
     choice: ChoiceOptions, path: Path
 ) -> tuple[Mapping[AnswerKey, LabelRow], Mapping[AnswerKey, Sequence[Review]]]:
-    from ragtrace.reviews.file import ReviewFile
-    from ragtrace.reviews.review import ReviewPick
+    from ragtrace.reviews import ReviewFile, ReviewPick
 
     async with aclosing(ReviewFile(path)) as file:
         rows = await file.labels(tenant=choice.tenant)
@@ -250,7 +247,7 @@ def _redacted(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _say(made: RecordExport, reviewed: Mapping[AnswerKey, Sequence[Review]]) -> None:
-    from ragtrace.reviews.averages import ReviewAgreement
+    from ragtrace.reviews import ReviewAgreement
 
     rows = made.records.rows.values()
     labels = sum(claim["label"] is not None for row in rows for claim in row["claims"])

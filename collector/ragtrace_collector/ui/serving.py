@@ -16,17 +16,15 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
-from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
+from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
+from ragtrace.answers.index import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
-from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.shown import counted
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerSummary, SessionSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.reviews.file import ReviewDelivery, ReviewFile
+from ragtrace.reviews import ReviewDelivery, ReviewFile
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -37,9 +35,7 @@ from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, Sessions, UiAccess, login_routes
 from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.certificate import Certificate
-from ragtrace_collector.web.server import HttpServer
+from ragtrace_collector.web.server import Certificate, HttpServer, ReceiverAuth
 
 
 def ui_app(site: Site, *, access: UiAccess) -> Starlette:

@@ -17,10 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.metrics import metric_named
-from ragtrace.pipeline.evaluation import evaluator_version
+from ragtrace.pipeline import evaluator_version
 from ragtrace.ports import Judge
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_transports import completion, request

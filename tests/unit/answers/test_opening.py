@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.answers.opening import open_answer
+from ragtrace.answers.carrier import open_answer
 from ragtrace.answers.port import AnswerGone
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import (
@@ -18,8 +18,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanLink, Trace
