@@ -12,7 +12,7 @@ from ragtrace.cli.options import FILE, RangeOptions, metrics_shown_option
 from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
-    from ragtrace.quality.gate import Gate
+    from ragtrace.quality.comparing import Gate
 
 OUT_SUFFIXES: Final = (".html", ".json", ".md")
 BY: Final = ("prompt_version", "model", "service", "release")
@@ -20,7 +20,7 @@ BY: Final = ("prompt_version", "model", "service", "release")
 
 
 def _gates(rules: tuple[str, ...]) -> tuple[Gate, ...]:
-    from ragtrace.quality.gate import Gate
+    from ragtrace.quality.comparing import Gate
 
     return tuple(map(Gate.of, rules))
 

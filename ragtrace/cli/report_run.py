@@ -36,7 +36,7 @@ from ragtrace.quality import (
     report_as_json,
     source_of,
 )
-from ragtrace.quality.collecting import is_judge
+from ragtrace.quality.report import is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -380,7 +380,7 @@ def _is_asked(answer: AnswerSummary, request: ReportRequest) -> bool:
 
 def _write(path: Path, report: QualityReport) -> None:
     if path.suffix.lower() == ".html":
-        from ragtrace.quality.page import render_page
+        from ragtrace.quality.wording import render_page
 
         text = render_page(report)
     else:
