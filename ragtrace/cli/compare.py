@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import FILE, RangeOptions, metrics_shown_option
+from ragtrace.cli.options import FILE, RangeOptions, metrics_shown_option, named
 from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
     from ragtrace.quality.comparing import Gate
 
-OUT_SUFFIXES: Final = (".html", ".json", ".md")
 BY: Final = ("prompt_version", "model", "service", "release")
 """`ragtrace.quality.comparing.DIMENSIONS`."""
 
@@ -23,12 +22,6 @@ def _gates(rules: tuple[str, ...]) -> tuple[Gate, ...]:
     from ragtrace.quality.comparing import Gate
 
     return tuple(map(Gate.of, rules))
-
-
-def _out(path: Path) -> Path:
-    if path.suffix.lower() not in OUT_SUFFIXES:
-        raise ValueError(f"{path.name!r} must end with {', '.join(OUT_SUFFIXES)}")
-    return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +52,7 @@ class CompareOutput:
         "--out",
         type=FILE,
         metavar="FILE",
-        parse=_out,
+        parse=named(".html", ".json", ".md"),
         help="Also write a page (.html), JSON (.json) or a comment for a pull request (.md), with questions"
         " and claims.",
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import EXISTING_FILE, FILE, RangeOptions, duration, metrics_shown_option
+from ragtrace.cli.options import EXISTING_FILE, FILE, RangeOptions, duration, metrics_shown_option, named
 from ragtrace.cli.settings import command, option, takes
 
 DIMENSIONS: Final = (
@@ -24,13 +24,6 @@ DIMENSIONS: Final = (
     "hour",
 )
 """The values of `ragtrace.quality.ReportDimension`."""
-OUT_SUFFIXES: Final = (".html", ".json")
-
-
-def _out(path: Path) -> Path:
-    if path.suffix.lower() not in OUT_SUFFIXES:
-        raise ValueError(f"{path.name!r} must end with {' or '.join(OUT_SUFFIXES)}")
-    return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +78,7 @@ class ReportOutputOptions:
         "--out",
         type=FILE,
         metavar="FILE",
-        parse=_out,
+        parse=named(".html", ".json"),
         help="Also write a page (.html) or JSON (.json). It has no text of answers.",
     )
     as_json: bool = option("--json", is_flag=True, help="Print JSON to stdout (docs/report.schema.json).")
