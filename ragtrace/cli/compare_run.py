@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.answer_sources import BACK_ENDS, holds_judged, read_judged
-from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
+from ragtrace.answers.port import AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.backends import holds_traces
 from ragtrace.cli.compare import ComparedOptions, CompareOutput
@@ -44,6 +44,7 @@ from ragtrace.quality.comparing import (
     changed_claims,
     claims_of,
     compare,
+    newest_answers,
 )
 from ragtrace.quality.wording import sentence
 from ragtrace.transcripts import Transcripts
@@ -150,11 +151,9 @@ async def _read(name: str | None, compared: ComparedOptions, opened: AsyncExitSt
         place = await opened.enter_async_context(open_place(options, name, times))
         read = _Read(name=place.name, source=place.source)
         scope = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
-        async for summary in place.index.every(AnswerFilter(scope=scope)):
-            if len(read.answers) == MOST_ANSWERS:
-                read.notices.append(f"only the newest {MOST_ANSWERS:,} evaluations were read")
-                break
-            read.answers.append(ComparedAnswer.of_summary(summary))
+        read.answers, has_more = await newest_answers(place.index, scope, most=MOST_ANSWERS)
+        if has_more:
+            read.notices.append(f"only the newest {MOST_ANSWERS:,} evaluations were read")
         read.notices += place.notices
     read.answers = list(_chosen(read.answers, compared, times))
     return read
@@ -202,8 +201,10 @@ def _chosen(
         is_early = times.since_ns is not None and summary.time_ns < times.since_ns
         if is_early or (service is not None and summary.service != service):
             continue
-        metrics = [one for one in summary.metrics if not compared.metrics or one.name in compared.metrics]
-        yield each._replace(summary=replace(summary, metrics=tuple(metrics)))
+        if compared.metrics:
+            metrics = tuple(one for one in summary.metrics if one.name in compared.metrics)
+            each = each._replace(summary=replace(summary, metrics=metrics))
+        yield each
 
 
 async def _with_claims(

@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, first_faithfulness, summary_of_judged
 from ragtrace.model import (
     Direction,
@@ -30,6 +31,9 @@ from ragtrace.stats import (
     weighted_mean,
 )
 from ragtrace.traces.carrier_outcomes import keyed
+
+if TYPE_CHECKING:
+    from ragtrace.answers.index import AnswerIndex
 
 DIMENSIONS: Final[Mapping[str, str]] = {
     "prompt_version": "prompt_version",
@@ -109,6 +113,18 @@ def comparable(question: str) -> str:
 
 
 _MARKS: Final = ".,;:!?…¿¡'\"“”„‘«»()[]{}–—"  # noqa: RUF001 -- marks of other languages, too
+
+
+async def newest_answers(
+    index: AnswerIndex, scope: TrafficScope, *, most: int
+) -> tuple[list[ComparedAnswer], bool]:
+    """Return the newest answers of an index, and whether there are more."""
+    answers: list[ComparedAnswer] = []
+    async for summary in index.every(AnswerFilter(scope=scope)):
+        if len(answers) == most:
+            return answers, True
+        answers.append(ComparedAnswer.of_summary(summary))
+    return answers, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
