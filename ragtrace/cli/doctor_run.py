@@ -127,10 +127,9 @@ def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
             if not topic.fault:
                 yield Check(name, "ok", many(topic.partitions, "partition"))
                 continue
-            program, config = "kafka-topics.sh --create", "--config"
+            advice = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=delete"
             if topic.partitions:
-                program, config = "kafka-configs.sh --alter", "--add-config"
-            advice = f"{program} --topic {topic.name} {config} cleanup.policy=delete"
+                advice = f"kafka-configs.sh --alter --topic {topic.name} --add-config cleanup.policy=delete"
             yield Check(name, "fail", topic.fault, f"{advice} --bootstrap-server {kafka.brokers[0]}")
     except RagtraceError as exc:
         yield Check("topics", "fail", str(exc))

@@ -258,7 +258,7 @@ def drift_readings(state: DriftState) -> Mapping[str, Sequence[Measurement]]:
         ),
         "ragtrace.drift.agreement": (Measurement(agreed / labeled),) if labeled else (),
         "ragtrace.drift.detected": (Measurement(int(state.is_drifted)),) if last else (),
-        "ragtrace.drift": tuple(
+        "ragtrace.drift.runs": tuple(
             Measurement(runs.get(result, 0), {"result": str(result)}) for result in RunResult
         ),
         "ragtrace.judge.model_changes": tuple(
