@@ -613,7 +613,7 @@ class JudgeIdentity:
     folds_contradicted: bool = False
     """Its verdict *contradicted* counts as *unsupported*: by its card it is wrong too often."""
     screen: str = ""
-    """What decides claims before this judge is asked, and when: ``lexical:lexical-v3 [0.1, 0.9]``."""
+    """What decides claims before this judge is asked, and when: ``lexical:lexical-v4 [0.1, 0.9]``."""
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -311,7 +311,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", help="labeled answers, as `ragtrace calibrate` reads them")
     parser.add_argument("--measure", action="append", default=[], help="measured too, never trained on")
-    parser.add_argument("--name", default="lexical-v3", help="the name of the model on every score")
+    parser.add_argument("--name", default="lexical-v4", help="the name of the model on every score")
     parser.add_argument("--to", default=str(SHIPPED))
     given = parser.parse_args()
     claims = [claim for file in given.files for claim in read_claims(file)]

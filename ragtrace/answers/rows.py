@@ -126,8 +126,9 @@ def read_line(line: ReportLine) -> AnswerVersion:
     Raises:
         InputError: the line is no answer of a report; names file, line and field, and quotes nothing.
     """
+    is_escaped = b"\\u" in line.text
     try:
-        row = json.loads(line.text, object_hook=_bytes_in)
+        row = json.loads(line.text, object_hook=_bytes_in if is_escaped else None)
     except (ValueError, RecursionError):
         raise InputError(f"{line.where}: is not JSON: was the report written to its end?") from None
     version = row.get("version") if isinstance(row, dict) else None
@@ -135,7 +136,7 @@ def read_line(line: ReportLine) -> AnswerVersion:
         raise InputError(f"{line.where}: is no answer of a report that this ragtrace wrote")
     told = row.get("judged")
     try:
-        judged = _form(JudgedAnswer).validate_python(_writable(told) if b"\\u" in line.text else told)
+        judged = _form(JudgedAnswer).validate_python(_writable(told) if is_escaped else told)
     except ValidationError as exc:
         # the exception's own message would quote the row
         fault = exc.errors(include_input=False, include_url=False)[0]

@@ -105,7 +105,10 @@ class AnswerSummary:
 
     def metric(self, name: str) -> MetricSummary | None:
         """Return the outcome of a metric, if it ran."""
-        return next((metric for metric in self.metrics if metric.name == name), None)
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        return None
 
 
 class ScreenedAnswer(NamedTuple):

@@ -274,6 +274,17 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
+def named(*suffixes: str) -> Callable[[Path], Path]:
+    """Return what takes a file whose name ends with one of these, and refuses others."""
+
+    def checked(path: Path) -> Path:
+        if path.suffix.lower() not in suffixes:
+            raise ValueError(f"{path.name!r} must end with {', '.join(suffixes[:-1])} or {suffixes[-1]}")
+        return path
+
+    return checked
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonOption:
     """``--json``."""

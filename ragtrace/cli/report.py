@@ -17,12 +17,13 @@ from ragtrace.cli.options import (
     duration,
     group,
     metrics_shown_option,
+    named,
     option,
     takes,
 )
 
 if TYPE_CHECKING:
-    from ragtrace.quality.gate import Gate
+    from ragtrace.quality.comparing import Gate
 
 
 DIMENSIONS: Final = (
@@ -37,13 +38,6 @@ DIMENSIONS: Final = (
     "hour",
 )
 """The values of `ragtrace.quality.ReportDimension`."""
-_REPORT_SUFFIXES: Final = (".html", ".json")
-
-
-def _report_out(path: Path) -> Path:
-    if path.suffix.lower() not in _REPORT_SUFFIXES:
-        raise ValueError(f"{path.name!r} must end with {' or '.join(_REPORT_SUFFIXES)}")
-    return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +92,7 @@ class ReportOutputOptions:
         "--out",
         type=FILE,
         metavar="FILE",
-        parse=_report_out,
+        parse=named(".html", ".json"),
         help="Also write a page (.html) or JSON (.json). It has no text of answers.",
     )
     as_json: bool = option("--json", is_flag=True, help="Print JSON to stdout (docs/report.schema.json).")
@@ -129,21 +123,14 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
     run_report(place, figures, output)
 
 
-_COMPARE_SUFFIXES: Final = (".html", ".json", ".md")
 BY: Final = ("prompt_version", "model", "service", "release")
 """`ragtrace.quality.comparing.DIMENSIONS`."""
 
 
 def _gates(rules: tuple[str, ...]) -> tuple[Gate, ...]:
-    from ragtrace.quality.gate import Gate
+    from ragtrace.quality.comparing import Gate
 
     return tuple(map(Gate.of, rules))
-
-
-def _compare_out(path: Path) -> Path:
-    if path.suffix.lower() not in _COMPARE_SUFFIXES:
-        raise ValueError(f"{path.name!r} must end with {', '.join(_COMPARE_SUFFIXES)}")
-    return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +161,7 @@ class CompareOutput:
         "--out",
         type=FILE,
         metavar="FILE",
-        parse=_compare_out,
+        parse=named(".html", ".json", ".md"),
         help="Also write a page (.html), JSON (.json) or a comment for a pull request (.md), with questions"
         " and claims.",
     )

@@ -48,7 +48,6 @@ from ragtrace.quality import (
     report_as_json,
     source_of,
 )
-from ragtrace.quality.collecting import is_judge
 from ragtrace.quality.compared import (
     SHOWN,
     claim_labels,
@@ -71,7 +70,9 @@ from ragtrace.quality.comparing import (
     changed_claims,
     claims_of,
     compare,
+    newest_answers,
 )
+from ragtrace.quality.report import is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -251,7 +252,7 @@ def run_report(place: RangeOptions, figures: FigureOptions, output: ReportOutput
     report = asyncio.run(_report(place, figures, request, times))
     if output.out is not None:
         if output.out.suffix.lower() == ".html":
-            from ragtrace.quality.page import render_page
+            from ragtrace.quality.wording import render_page
 
             replace_file(output.out, render_page(report))
         else:
@@ -600,11 +601,9 @@ async def _read(name: str | None, compared: ComparedOptions, opened: AsyncExitSt
         place = await opened.enter_async_context(open_place(options, name, times))
         read = _Read(name=place.name, source=place.source)
         scope = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
-        async for summary in place.index.every(AnswerFilter(scope=scope)):
-            if len(read.answers) == MOST_ANSWERS:
-                read.notices.append(f"only the newest {MOST_ANSWERS:,} evaluations were read")
-                break
-            read.answers.append(ComparedAnswer.of_summary(summary))
+        read.answers, has_more = await newest_answers(place.index, scope, most=MOST_ANSWERS)
+        if has_more:
+            read.notices.append(f"only the newest {MOST_ANSWERS:,} evaluations were read")
         read.notices += place.notices
     read.answers = list(_chosen(read.answers, compared, times))
     return read
@@ -652,8 +651,10 @@ def _chosen(
         is_early = times.since_ns is not None and summary.time_ns < times.since_ns
         if is_early or (service is not None and summary.service != service):
             continue
-        metrics = [one for one in summary.metrics if not compared.metrics or one.name in compared.metrics]
-        yield each._replace(summary=replace(summary, metrics=tuple(metrics)))
+        if compared.metrics:
+            metrics = tuple(one for one in summary.metrics if one.name in compared.metrics)
+            each = each._replace(summary=replace(summary, metrics=metrics))
+        yield each
 
 
 async def _with_claims(

@@ -91,7 +91,7 @@ _NO_WORTH = "comparing words does not tell what it is worth to the question"
 class LexicalJudge:
     """Ranks claims by comparing words, names and numbers; decides only beyond measured cuts."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v3", computes=True, contradicts=False)
+    identity = JudgeIdentity(provider="lexical", model="lexical-v4", computes=True, contradicts=False)
 
     def __init__(self, model: SupportModel | None = None) -> None:
         """``model`` is by default that of the package."""

@@ -219,7 +219,8 @@ class NoiseSensitivity(BuiltInMetric):
     that no chunk supports, ``coverage`` = (n - U) / n.
 
     Source: RAGAS' noise sensitivity (after RAGChecker, Ru et al. 2024) in its mode *irrelevant*; its mode
-    *relevant* is ``relevant``. There a chunk is relevant if it supports a claim of the reference.
+    *relevant* is ``relevant``. There a chunk is relevant if it supports a claim of the reference, and each
+    chunk is asked about each claim: a judge that names one of several that support a claim hides the others.
     """
 
     name = "noise_sensitivity"

@@ -1,9 +1,9 @@
 """What a sample of judged answers says about all traffic: estimates with intervals, by group."""
 
-from ragtrace.quality.as_json import report_as_json
-from ragtrace.quality.collecting import AnswerCollector, DisputeCount, ReportDimension, source_of
 from ragtrace.quality.report import (
+    AnswerCollector,
     Comparison,
+    DisputeCount,
     EffortFigures,
     GroupFigures,
     LedgerCoverage,
@@ -11,8 +11,11 @@ from ragtrace.quality.report import (
     MetricFigures,
     PredictedFigures,
     QualityReport,
+    ReportDimension,
     ReportRequest,
     ReviewedFigures,
     ReviewedPairs,
     quality_report,
+    source_of,
 )
+from ragtrace.quality.wording import report_as_json

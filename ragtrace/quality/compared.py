@@ -6,8 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
-from ragtrace.quality.comparing import AnswerChange, ClaimChange, MetricComparison, VersionComparison
-from ragtrace.quality.gate import GateVerdict
+from ragtrace.quality.comparing import (
+    AnswerChange,
+    ClaimChange,
+    GateVerdict,
+    MetricComparison,
+    VersionComparison,
+)
 from ragtrace.quality.wording import ABSENT, sentence, signed
 
 SHOWN: Final = 10

@@ -1,13 +1,5 @@
 """Estimates with confidence intervals from small samples."""
 
-from ragtrace.stats.differences import (
-    Difference,
-    Pair,
-    agreement_beyond_chance,
-    difference_of,
-    paired_difference,
-    sign_test,
-)
 from ragtrace.stats.errors import (
     CorrectedRate,
     CountedShare,
@@ -18,18 +10,27 @@ from ragtrace.stats.errors import (
     predicted_mean,
 )
 from ragtrace.stats.means import (
+    DetectionEffort,
+    Difference,
     Moments,
+    Pair,
+    RatioTotal,
     RunningMean,
     Weighed,
     WeightedMean,
     WeightedQuantile,
+    agreement_beyond_chance,
+    detection_effort,
+    difference_of,
     mean_of,
+    paired_difference,
+    ratio_total,
+    sign_test,
     weighted_mean,
     weighted_quantiles,
     wilson,
     wilson_interval,
 )
-from ragtrace.stats.planning import DetectionEffort, RatioTotal, detection_effort, ratio_total
 
 __all__ = [
     "Weighed",

@@ -174,7 +174,7 @@ def predicted_mean(answers: Iterable[PredictedAnswer]) -> PredictedMean | None:
     mean = min(1.0, max(0.0, residuals.mean + weight * residuals.shift))
     even = mean * (1 - mean)
     # few joined answers may agree by chance: they are not believed at once, as in `Moments.interval_size`
-    variance += max(0.0, before - variance) / residuals.clusters**CAUTION
+    variance += max(0.0, before - variance) * min(1.0, CAUTION / residuals.clusters)
     # one degree of freedom for the mean, one for the weight
     size = even / variance * max(1, residuals.clusters - 2) / residuals.clusters if variance else 0.0
     low, high = wilson(mean, size or alone.effective)

@@ -81,7 +81,7 @@ def test_the_page_shows_the_cards() -> None:
 
 
 def test_the_shipped_judge_is_measured_above_the_floor_and_others_have_no_card() -> None:
-    assert card_state(JudgeIdentity(provider="lexical", model="lexical-v3")) is CardState.MEASURED
+    assert card_state(JudgeIdentity(provider="lexical", model="lexical-v4")) is CardState.MEASURED
     assert card_state(JudgeIdentity(provider="openai", model="gpt-4o-mini")) is CardState.NONE
 
 

@@ -4,66 +4,119 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import cache
+from math import exp, lgamma, log, sqrt
+from typing import Final
 
 from ragtrace.stats import Difference, Pair, Weighed, difference_of, paired_difference, weighted_mean
 
 Draw = Callable[[random.Random], tuple[float, float]]
 ROUNDS: Final = 2_000
 _MORE_OFTEN, _LESS_OFTEN = 0.5, 0.1
+FEW_TURNS: Final = 5
+"""Where fewer pairs turn on average, hardly any interval can hold the truth as seldom as in 95 %."""
 
 
-def passes(first: float, both: float, second: float) -> Draw:
-    """Return labels of pairs: shares that pass on both sides, in A only, and in B only."""
+def shares() -> Iterator[tuple[float, float, float]]:
+    """Yield the truths of labels: shares that pass in A only, in both, in B only. B is no better than A."""
+    for first in (0.6, 0.75, 0.85, 0.9, 0.95):
+        for less in (0.0, 0.05, 0.17):
+            second = first - less
+            for alike in (0.0, 0.3, 0.6):
+                both = first * second + alike * sqrt(first * (1 - first) * second * (1 - second))
+                if both < second:
+                    yield first - both, both, second - both
+
+
+def exact_coverage(number: int, truth: tuple[float, float, float], *, is_paired: bool) -> float:
+    """Return how often the interval of even labels holds the truth: the sum over all that can be drawn."""
+    only_first, both, only_second = truth
+    if is_paired:
+        likely = {
+            (falls, rises): _chance(number, (only_first, falls), (only_second, rises))
+            for falls in range(number + 1)
+            for rises in range(number + 1 - falls)
+        }
+    else:
+        of_first, of_second = (
+            [_chance(number, (share, passing)) for passing in range(number + 1)]
+            for share in (only_first + both, only_second + both)
+        )
+        likely = {
+            (at, to): one * other for at, one in enumerate(of_first) for to, other in enumerate(of_second)
+        }
+    change = only_second - only_first
+    return sum(
+        chance
+        for drawn, chance in likely.items()
+        if chance > 1e-9
+        for low, high in [_ends_of_pairs(number, *drawn) if is_paired else _ends_of_samples(number, *drawn)]
+        if low - 1e-9 <= change <= high + 1e-9
+    )
+
+
+def _chance(number: int, *drawn: tuple[float, int]) -> float:
+    """Return the multinomial probability of so many of each share; the rest is the rest."""
+    rest = (1 - sum(share for share, _ in drawn), number - sum(times for _, times in drawn))
+    found = lgamma(number + 1)
+    for share, times in (*drawn, rest):
+        found += times * log(max(share, 1e-300)) - lgamma(times + 1)
+    return exp(found)
+
+
+@cache
+def _ends_of_pairs(number: int, falls: int, rises: int) -> tuple[float, float]:
+    labels = [(1.0, 0.0)] * falls + [(0.0, 1.0)] * rises + [(1.0, 1.0)] * (number - falls - rises)
+    found = paired_difference(Pair(*each, 1.0, str(at)) for at, each in enumerate(labels))
+    assert found is not None
+    return found.low, found.high
+
+
+@cache
+def _ends_of_samples(number: int, first: int, second: int) -> tuple[float, float]:
+    older, newer = (
+        weighted_mean(Weighed(float(at < passing), 1.0, str(at)) for at in range(number))
+        for passing in (first, second)
+    )
+    assert older is not None
+    assert newer is not None
+    found = difference_of(newer, older)
+    return found.low, found.high
+
+
+def labels(only_first: float, both: float, only_second: float) -> Draw:
+    """Draw labels of pairs."""
 
     def draw(of: random.Random) -> tuple[float, float]:
-        at = of.random()
-        if at < both:
-            return 1.0, 1.0
-        return (1.0, 0.0) if at < both + first else (0.0, float(at < both + first + second))
+        at = of.random() - both
+        return (1.0, 1.0) if at < 0 else (float(at < only_first), float(0 <= at - only_first < only_second))
 
     return draw
 
 
 def scores(of: random.Random) -> tuple[float, float]:
-    """Return scores of pairs: mostly 1 on both sides, and B a little better."""
+    """Draw scores of pairs: mostly 1 on both sides, and B a little better."""
     first = 1.0 if of.random() < 0.8 else of.betavariate(2, 2)
     return first, first if of.random() < 0.5 else 1.0 if of.random() < 0.9 else of.betavariate(2, 2)
 
 
-class Case(NamedTuple):
-    """What is drawn, and its true difference."""
-
-    draw: Draw
-    truth: float
-
-
-CASES: Final = {
-    "pass rates 0.90 and 0.90": Case(passes(0.06, 0.84, 0.06), 0.0),
-    "pass rates 0.90 and 0.85": Case(passes(0.09, 0.81, 0.04), -0.05),
-    "scores 0.90 and 0.93": Case(scores, 0.5 * (0.95 - 0.9)),
+DRAWN: Final[dict[str, tuple[Draw, float]]] = {
+    "pass rates 0.60 and 0.60": (labels(0.12, 0.48, 0.12), 0.0),
+    "pass rates 0.90 and 0.90": (labels(0.06, 0.84, 0.06), 0.0),
+    "pass rates 0.90 and 0.85": (labels(0.09, 0.81, 0.04), -0.05),
+    "pass rates 0.95 and 0.78": (labels(0.19, 0.76, 0.02), -0.17),
+    "scores 0.90 and 0.93": (scores, 0.5 * (0.95 - 0.9)),
 }
+"""What is drawn by chance, and its true difference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """How often the interval held the truth, and how wide it was."""
-
-    covered: float
-    width: float
-
-
-def coverage(
-    case: Case, number: int, *, is_paired: bool, is_weighted: bool, rounds: int = ROUNDS, seed: int = 1
-) -> Found:
+def coverage(name: str, number: int, *, is_paired: bool, is_weighted: bool, rounds: int = ROUNDS) -> float:
     """Draw so many answers, or pairs, in each round; weighted, worse ones are sampled five times as often."""
-    of, hits, width = random.Random(seed), 0, 0.0
+    of, (draw, truth), hits = random.Random(1), DRAWN[name], 0
     for _ in range(rounds):
-        found = (_pairs if is_paired else _samples)(case.draw, number, of, is_weighted=is_weighted)
-        hits += found.low <= case.truth <= found.high
-        width += found.high - found.low
-    return Found(covered=hits / rounds, width=width / rounds)
+        found = (_pairs if is_paired else _samples)(draw, number, of, is_weighted=is_weighted)
+        hits += found.low <= truth <= found.high
+    return hits / rounds
 
 
 def _sampled(
@@ -100,15 +153,20 @@ def _samples(draw: Draw, number: int, of: random.Random, *, is_weighted: bool) -
 
 
 if __name__ == "__main__":
-    for name, case in CASES.items():
+    for is_paired in (True, False):
+        for size in (30, 50, 100, 200):
+            found = [(exact_coverage(size, truth, is_paired=is_paired), truth) for truth in shares()]
+            many = [held for held, (falls, _, rises) in found if (falls + rises) * size >= FEW_TURNS]
+            told = f"{min(many):.1%} to {max(many):.1%}, with few turns {max(found)[0]:.1%}"
+            print(
+                f"{'pairs' if is_paired else 'samples'} of {size}, even labels, exactly: {told}", flush=True
+            )
+    for name in DRAWN:
         for is_paired in (True, False):
             for is_weighted in (False, True):
-                told = [
-                    (size, coverage(case, size, is_paired=is_paired, is_weighted=is_weighted))
-                    for size in (25, 50, 100, 200, 1_000)
-                ]
                 kind = f"{'pairs' if is_paired else 'samples'}, {'weighted' if is_weighted else 'even'}"
-                said = ", ".join(
-                    f"{size}: {found.covered:.1%} (width {found.width:.3f})" for size, found in told
-                )
-                print(f"{name}, {kind}: {said}", flush=True)
+                held = {
+                    size: coverage(name, size, is_paired=is_paired, is_weighted=is_weighted)
+                    for size in (30, 50, 100, 200, 1_000)
+                }
+                print(f"{name}, {kind}: {', '.join(f'{n}: {c:.1%}' for n, c in held.items())}", flush=True)

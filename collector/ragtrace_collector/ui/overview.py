@@ -20,7 +20,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.model import Label
 from ragtrace.quality import compared
-from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
+from ragtrace.quality.comparing import ComparedSide, compare, newest_answers
 from ragtrace.quality.wording import sentence
 from ragtrace.reviews import METRIC, ReviewFile
 from ragtrace.stats import Difference, WeightedMean, difference_of
@@ -196,13 +196,9 @@ async def show_comparison(request: Request) -> Response:
 
 
 async def _side(index: AnswerIndex, name: str, scope: TrafficScope) -> ComparedSide:
-    answers: list[ComparedAnswer] = []
-    async for summary in index.every(AnswerFilter(scope=scope)):
-        if len(answers) == _MOST_OF_SIDE:
-            said = f"only the newest {_MOST_OF_SIDE:,} answers are compared: choose a shorter time"
-            return ComparedSide(name=name, answers=answers, notices=(said,))
-        answers.append(ComparedAnswer.of_summary(summary))
-    return ComparedSide(name=name, answers=answers)
+    answers, has_more = await newest_answers(index, scope, most=_MOST_OF_SIDE)
+    said = f"only the newest {_MOST_OF_SIDE:,} answers are compared: choose a shorter time"
+    return ComparedSide(name=name, answers=answers, notices=(said,) if has_more else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,10 +87,10 @@ def test_people_see_figures_with_intervals_and_what_follows_in_80_columns(data: 
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == "labeled.jsonl: 12 of 12 answers"
     assert re.search(r"24 claims +100 % +0\.50 \[0\.\d\d, 0\.\d\d\]", result.stdout)
-    assert "lexical:lexical-v3 (the judge without a key)" in result.stdout
+    assert "lexical:lexical-v4 (the judge without a key)" in result.stdout
     assert "floor:word-share (the floor)" in result.stdout
     assert "What follows" in lines
-    assert "Against lexical:lexical-v3" in result.stdout
+    assert "Against lexical:lexical-v4" in result.stdout
     assert max(map(len, lines)) <= 80
     assert "12 of 12 answers" in result.stderr
 
@@ -109,7 +109,7 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
         "unsupported": {"unsupported": 8},
     }
     assert judge["usage"]["calls"] == 12
-    assert (lexical["name"], floor["name"]) == ("lexical:lexical-v3", "floor:word-share")
+    assert (lexical["name"], floor["name"]) == ("lexical:lexical-v4", "floor:word-share")
     assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
@@ -134,7 +134,7 @@ def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Pat
     written = page.read_text("utf-8")
     assert "Risk by coverage" in written
     assert "decided at 5% errors" in written
-    assert "lexical:lexical-v3 minus floor:word-share: AUC" in written
+    assert "lexical:lexical-v4 minus floor:word-share: AUC" in written
     said = calibrate(data, "--judge", "lexical").stdout
     assert re.search(r"AURC\) \d\.\d\d", said)
     assert re.search(r"can decide at 5% errors \d+%.*; at 10% errors \d+%", said)
@@ -259,7 +259,7 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
     assert calibrate(data, "--judge", scripted, "--out", str(page)).exit_code == 0
     written = page.read_text("utf-8")
     picture = written[written.index("<svg") : written.index("</svg>")]
-    assert "lexical:lexical-v3" in picture
+    assert "lexical:lexical-v4" in picture
     assert picture.count("<circle") == 3  # the judge, the lexical one and the floor
     assert not re.search(r"https?://", written)
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))

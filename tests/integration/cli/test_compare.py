@@ -214,7 +214,7 @@ def test_text_of_others_steers_no_comment(judge: Callable[..., Path], tmp_path: 
         (["plain.jsonl", "gone.jsonl"], "plain.jsonl"),
         (["v1", "v2", "--from", "plain.jsonl"], "--from needs --by"),
         (["a", "b", "--fail-if", "slower"], "'slower' is no rule: write [METRIC]"),
-        (["a", "b", "--out", "told.pdf"], "must end with .html, .json, .md"),
+        (["a", "b", "--out", "told.pdf"], "must end with .html, .json or .md"),
         (["store:none.db", "store:none.db"], "there is no collector's store"),
     ],
     ids=" ".join,

@@ -66,6 +66,12 @@ def test_an_incidental_flaw_is_told_as_such_and_fails_nothing(tmp_path: Path) ->
     lines = [line.strip() for line in run(*asked).stdout.splitlines()]
     assert " ".join(" ".join(lines[1:3]).split()) == "r 0.50 pass 1 of 2 claims flawed only incidentally"
     assert lines[3].startswith("unsupported   incidental: Fry the diced onions")
+    reports = (tmp_path / "report.jsonl", tmp_path / "report.html")
+    run(*asked, *(word for path in reports for word in ("--out", str(path))))
+    told = run("report", "--from", str(reports[0])).stdout
+    assert "0.50 [" in told
+    assert "100 % [" in told  # it passes there, too
+    assert "incidental <bdi>Fry the diced onions" in reports[1].read_text("utf-8")
     old = run(*asked, "--pass-when", "contradicted == 0 and unsupported == 0").stdout
     assert old.splitlines()[1].split()[:3] == ["r", "0.50", "fail"]
 

@@ -75,7 +75,7 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(stor
 
 async def judge_twice(store: Store, *, supersedes: str) -> None:
     """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
-    said = ((FIRST, "", "lexical:lexical-v3", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
+    said = ((FIRST, "", "lexical:lexical-v4", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
     for number, (carrier, replaced, judge_name, label) in enumerate(said):
         summary = AnswerSummary(
             key=AnswerKey(TRACE, ANSWER, "acme"),
@@ -132,7 +132,7 @@ async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store
     await judge_twice(store, supersedes="")
     told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed: 1 of 2 valid evaluations pass it" in told
-    assert "lexical:lexical-v3 says pass" in told
+    assert "lexical:lexical-v4 says pass" in told
     assert "openai:m says fail" in told
     found = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)["evaluations"]
     assert {(one["carrier"], one["label"], one["is_disputed"]) for one in found} == {
@@ -147,7 +147,7 @@ async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
     await judge_twice(store, supersedes=FIRST)
     told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed" not in told
-    overruled = f"{FIRST}, which it replaced (lexical:lexical-v3 said pass)"
+    overruled = f"{FIRST}, which it replaced (lexical:lexical-v4 said pass)"
     assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
 
 

@@ -127,6 +127,15 @@ def test_the_finding_is_one_sentence(
     assert said in get(site_of_answers(opened)).text
 
 
+def test_an_incidental_flaw_is_called_so_where_it_stands() -> None:
+    flaw = replace(WRONG, label=VerdictLabel.UNSUPPORTED, material=False)
+    page = get(site_of_answers(JudgedTrace().judged(a_result(flaw, RIGHT, score=0.9)).opened()))
+    assert "Passes 1 of 2 claims is not mentioned in the chunks, which the pass rule allows." in page.text
+    assert "1 unsupported incidental" in page.text
+    assert "claim 1, incidentally unsupported, evidence: chunk 1" in page.text
+    assert "unsupported incidental" not in page_of(replace(flaw, material=True), RIGHT).text
+
+
 def test_no_chunk_is_called_unused_if_a_judge_names_no_chunks_of_supported_claims() -> None:
     uncited = replace(RIGHT, chunk_ids=(), quote=None)
     page = get(site_of_answers(JudgedTrace().judged(a_result(WRONG, uncited, score=0.5)).opened()))

@@ -113,7 +113,7 @@ def test_a_screened_evaluator_is_another_one() -> None:
         judged(Model(), band=(0.2, 0.9)),
     )
     assert len({each.evaluator_version for each in (plain, first, second)}) == 3
-    assert first.judge.name == "openai:gpt-4o-mini after lexical:lexical-v3 [0.1, 0.9]"
+    assert first.judge.name == "openai:gpt-4o-mini after lexical:lexical-v4 [0.1, 0.9]"
     assert JudgeIdentity.of_name(first.judge.name) == first.judge
     assert first.judge_card == "none", "neither judge's card holds for both together"
 
@@ -192,9 +192,9 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     asked = ("evaluate", str(cases), "--judge", "scripted", "--set", "judge.screen=lexical", "--json")
     told = run(*asked, "--set", "judge.band=[0.4, 0.9]", "--out", str(out))
     assert told.exit_code == 0, told.stderr
-    assert "after the screen lexical:lexical-v3 [0.4, 0.9]" in told.stderr
+    assert "after the screen lexical:lexical-v4 [0.4, 0.9]" in told.stderr
     (line,) = json_lines(told.stdout)
-    assert line["judge"] == "scripted:scripted after lexical:lexical-v3 [0.4, 0.9]"
+    assert line["judge"] == "scripted:scripted after lexical:lexical-v4 [0.4, 0.9]"
     assert [verdict["decided_by"] for verdict in line["verdicts"]] == ["screen", "screen", "judge"]
     for options, said in (
         (("--set", "judge.band=0.4"), "`judge.band`: write "),

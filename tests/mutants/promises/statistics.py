@@ -31,7 +31,7 @@ MUTANTS: Final = (
     Mutant(
         promise="statistics",
         breaks="a failure is a score",
-        file="ragtrace/quality/collecting.py",
+        file="ragtrace/quality/report.py",
         old="    if metric.score is None or metric.label not in (Label.PASS, Label.FAIL):\n        return None\n"
         "    return JudgedRow(metric.score,",
         new="    return JudgedRow(metric.score or 0.0,",

@@ -100,9 +100,12 @@ class Judged(NamedTuple):
 def claims(draw: st.DrawFn, index: int) -> Verdict:
     cited = tuple(f"faq-{rank}" for rank in draw(st.lists(st.integers(0, 39), max_size=3, unique=True)))
     quote = f"within {cited[0].removeprefix('faq-')} days" if cited and draw(st.booleans()) else None
+    label = draw(st.sampled_from(SUPPORT))
+    is_flaw = label in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
     return Verdict(
         claim=Claim(index=index, text=draw(words), start=2 * index, end=2 * index + draw(st.integers(1, 90))),
-        label=draw(st.sampled_from(SUPPORT)),
+        label=label,
+        material=not is_flaw or draw(st.booleans()),
         reason=draw(st.none() | words),
         chunk_ids=cited,
         quote=quote,

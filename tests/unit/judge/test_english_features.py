@@ -10,7 +10,7 @@ from tests.train_lexical import read_claims
 
 SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 DIGEST = "58b07a60f41c918c6edac1d6e6f5c9bfb3e5b6e8739c69370f9897d4c00b5561"
-"""Of ``lexical-v3``. If it changes, train and measure the model again: its card is about other features."""
+"""Of ``lexical-v4``. If it changes, train and measure the model again: its card is about other features."""
 
 
 def test_english_features_are_those_of_the_trained_model() -> None:

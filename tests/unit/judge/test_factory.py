@@ -115,7 +115,7 @@ async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
 def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
     judge = open_judge(judge_named_by({}), environ={})
     assert isinstance(unwrapped(judge), LexicalJudge)
-    assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v3")
+    assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v4")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ragtrace.quality import (
     report_as_json,
     source_of,
 )
-from ragtrace.quality.page import render_page
+from ragtrace.quality.wording import render_page
 from ragtrace.stats import CountedShare, JudgeErrors, Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS
 from tests.unit.quality.samples import LEXICAL, MODEL, by_both, judged, traffic

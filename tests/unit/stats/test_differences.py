@@ -53,7 +53,7 @@ def coverage(of: Draw, truth: float, size: int, *, rounds: int = 200) -> float:
 def test_the_interval_holds_the_true_difference_in_nineteen_of_twenty_samples(
     of: Draw, truth: float, size: int
 ) -> None:
-    assert coverage(of, truth, size) >= 0.93
+    assert coverage(of, truth, size) >= 0.92
 
 
 def test_weights_undo_a_sample_by_rules_that_look_for_what_differs() -> None:
