@@ -32,10 +32,10 @@ def measure(_: Peers) -> list[Measurement]:
         bodies = asyncio.run(requests_of_one_evaluation(stub))
         collector, alone = [], []
         for _ in range(ROUNDS):
-            _, whole_ms, _ = at_limit(stub, scores, 0.0, ANSWERS, AT_ONCE)
+            _, whole_ms = at_limit(stub, scores, 0.0, ANSWERS, AT_ONCE)
             configure(stub, latency_s=0.0)
-            _, library_ms = asyncio.run(library(stub, bodies, ANSWERS, AT_ONCE))
-            _, floor_ms = asyncio.run(floor(stub, bodies, ANSWERS, AT_ONCE))
+            library_ms = asyncio.run(library(stub, ANSWERS, AT_ONCE))
+            floor_ms = asyncio.run(floor(stub, bodies, ANSWERS, AT_ONCE))
             collector.append(whole_ms / floor_ms)
             alone.append(library_ms / floor_ms)
     return [

@@ -61,7 +61,7 @@ def measure(_: Peers) -> list[Measurement]:
 def _one_round(stub: str, scores: Scores) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store.db"
-        with collector(stub, scores, "append", AT_ONCE, store) as server:
+        with collector(stub, scores, AT_ONCE, store) as server:
             _send(server, scores, new_answers(FIRST))
             server.at_rest()
             bytes_before, memory_before = bytes_in(store), server.rss_mb()
