@@ -99,7 +99,11 @@ def await_committed(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    "write", [encode, lambda spans: encode_json(spans).encode()], ids=["protobuf", "json"]
+    "write",
+    [
+        pytest.param(encode, id="protobuf"),
+        pytest.param(lambda spans: encode_json(spans).encode(), id="json", marks=pytest.mark.night),
+    ],
 )
 def test_a_trace_in_a_topic_gets_its_verdict(
     kafka: Kafka, tmp_path: Path, write: Callable[[Sequence[Span]], bytes]
@@ -182,8 +186,11 @@ service:
 
 @pytest.mark.parametrize(
     ("mode", "committed", "again"),
-    [("dies", {}, ANSWERS), ("goes-on", {}, ANSWERS), ("dies-behind", {0: ANSWERS}, 0)],
-    ids=["before", "without", "behind"],
+    [
+        pytest.param("dies", {}, ANSWERS, id="before"),
+        pytest.param("goes-on", {}, ANSWERS, id="without", marks=pytest.mark.night),
+        pytest.param("dies-behind", {0: ANSWERS}, 0, id="behind", marks=pytest.mark.night),
+    ],
 )
 def test_a_collector_that_dies_around_a_commit_judges_all_once(
     kafka: Kafka,
@@ -263,7 +270,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_and_reading_goes_on(
     assert SECRET not in (tmp_path / "store.db").read_bytes()
 
 
-@pytest.mark.parametrize("dead_letter", [None, "no-such-topic"])
+@pytest.mark.parametrize("dead_letter", [pytest.param(None, marks=pytest.mark.night), "no-such-topic"])
 def test_without_a_dead_letter_topic_the_ledger_knows(
     kafka: Kafka, tmp_path: Path, dead_letter: str | None
 ) -> None:
@@ -314,6 +321,7 @@ def test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies(
     assert sorted(span.trace_id for span in found) == [trace_id_of(number) for number in range(len(traces))]
 
 
+@pytest.mark.night
 def test_a_broker_may_come_later_and_go_for_a_while(kafka_jars: Path, tmp_path: Path) -> None:
     ports = free_ports(4)
     topic, broker = "later", f"127.0.0.1:{ports[0]}"

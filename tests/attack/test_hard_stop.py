@@ -58,8 +58,15 @@ def config_of(folder: Path, judge: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("hang", HANGS)
+@pytest.mark.parametrize(
+    ("hang", "number"),
+    [
+        ("in a pattern", signal.SIGTERM),
+        pytest.param("in a pattern", signal.SIGINT, marks=pytest.mark.night),
+        pytest.param("busy", signal.SIGTERM, marks=pytest.mark.night),
+        pytest.param("asleep", signal.SIGTERM, marks=pytest.mark.night),
+    ],
+)
 def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(
     hang: str, number: signal.Signals, tmp_path: Path
 ) -> None:

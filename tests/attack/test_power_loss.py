@@ -125,7 +125,7 @@ def accounted(database: Database) -> tuple[int, int]:
     return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")
 
 
-@pytest.mark.parametrize("answers", [1, 120])
+@pytest.mark.parametrize("answers", [pytest.param(1, marks=pytest.mark.night), 120])
 def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, answers: int
 ) -> None:
@@ -190,7 +190,7 @@ IDLE: Final[Mapping[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("sync", [8, 15, 25, 35])
+@pytest.mark.parametrize("sync", [15, *(pytest.param(each, marks=pytest.mark.night) for each in (8, 25, 35))])
 def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
@@ -207,7 +207,7 @@ def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
     assert delivered(disk.root / "store.db") <= carriers(folder).keys()
 
 
-@pytest.mark.parametrize("luck", LUCKS)
+@pytest.mark.parametrize("luck", [0.0, *(pytest.param(each, marks=pytest.mark.night) for each in LUCKS[1:])])
 def test_a_log_that_is_brought_into_the_store_when_the_power_fails_loses_nothing(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, luck: float
 ) -> None:

@@ -67,6 +67,8 @@ ABSURD: Mapping[str, object] = {
     "a text": "100 tokens",
     "a list": [100, 20],
 }
+FEW = ("negative", "beyond 64 bits", "details", "no usage", "a text")
+"""For doors behind which the same reader stands."""
 NOT_DOUBTED = {"null", "details that are none", "no usage"}
 CALLS = 2
 
@@ -185,7 +187,7 @@ def test_what_a_plug_in_says_is_bounded_by_the_estimate(
 # --- embedders and batches
 
 
-@pytest.mark.parametrize("usage", ABSURD)
+@pytest.mark.parametrize("usage", FEW)
 async def test_embedders_are_believed_no_more(tmp_path: Path, usage: str) -> None:
     data = [{"index": 0, "embedding": [1.0]}]
     answer = json.dumps({"data": data, "usage": ABSURD[usage]}).encode()
@@ -207,7 +209,7 @@ async def test_embedders_are_believed_no_more(tmp_path: Path, usage: str) -> Non
                     assert number <= tokens <= most
 
 
-@pytest.mark.parametrize("usage", ABSURD)
+@pytest.mark.parametrize("usage", FEW)
 async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
     def model(body: Mapping[str, Any]) -> tuple[int, Any]:
         return 200, json.loads(completion(body, ABSURD[usage], text="Yes."))

@@ -6,6 +6,8 @@ import pytest
 
 from tests.statistics.differences import CASES, coverage
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["even", "weighted"])
