@@ -23,7 +23,7 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts
 from ragtrace_collector.ui.overview import read_overview
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 
 HOUR_NS: Final = 3_600_000_000_000
 END_NS: Final = 1_795_262_400_000_000_000

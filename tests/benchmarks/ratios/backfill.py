@@ -26,7 +26,7 @@ from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import encode_json
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 from tests.rag_spans import rag_trace
 
 ROUNDS: Final = 3

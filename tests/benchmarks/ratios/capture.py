@@ -16,8 +16,7 @@ from typing import Final
 
 from tests.benchmarks.capture_cost.contender import Contender, contending
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 PACKAGE: Final = "tests.benchmarks.capture_cost"
 BARE: Final = "bare SDK"

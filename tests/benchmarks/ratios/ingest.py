@@ -32,8 +32,7 @@ from tests.benchmarks.ingest.servers import (
 )
 from tests.benchmarks.measured import Server
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 5
 REQUESTS: Final = 150

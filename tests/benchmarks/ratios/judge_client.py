@@ -24,8 +24,7 @@ from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
 from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]
 

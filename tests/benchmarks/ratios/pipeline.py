@@ -16,8 +16,7 @@ from tests.benchmarks.pipeline import (
     requests_of_one_evaluation,
     running_stub,
 )
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 5
 ANSWERS: Final = 150

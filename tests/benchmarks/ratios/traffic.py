@@ -20,8 +20,7 @@ from tests.benchmarks.pipeline import (
     running_stub,
     send_all,
 )
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 3
 FIRST: Final = 300

@@ -24,7 +24,7 @@ from tests.benchmarks.pipeline import (
     running_stub,
     send_paced,
 )
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 
 ROUNDS: Final = 3
 ANSWERS: Final = 200
