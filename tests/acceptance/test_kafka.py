@@ -13,14 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import decode_json, encode, encode_json
+from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.kafka_server import PASSWORD, USERNAME, Kafka, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
+from tests.integration.collector.running import carriers_in
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -40,30 +41,19 @@ def config_of(
     **kafka: Any,
 ) -> dict[str, Any]:
     """Return the configuration of a collector that has no other receiver."""
-    return {
-        "receive": {
-            "grpc": None,
-            "http": None,
-            "kafka": {
-                "brokers": broker,
-                "topics": topic,
-                "group": f"group-of-{topic}",
-                "options": {"session.timeout.ms": "6000", **(options or {})},
-                **kafka,
-            },
-        },
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
+    read = {
+        "brokers": broker,
+        "topics": topic,
+        "group": f"group-of-{topic}",
+        "options": {"session.timeout.ms": "6000", **(options or {})},
+        **kafka,
     }
+    receive = {"grpc": None, "http": None, "kafka": read}
+    return settings_of(folder, receive=receive, judge={"use": "lexical"})
 
 
 def carriers(folder: Path) -> Sequence[Span]:
-    file = folder / "out.jsonl"
-    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
-    return [span for line in lines for span in decode_json(line)]
+    return carriers_in(folder / "out.jsonl")
 
 
 def await_carriers(folder: Path, count: int) -> Sequence[Span]:

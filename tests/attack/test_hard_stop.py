@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from ragtrace_collector.operations.signals import HardStop
-from tests.acceptance.collector_process import collector_process
+from tests.acceptance.collector_process import collector_process, settings_of
 from tests.attack.attacked import send, stored_traces
 from tests.backends.process import eventually
 from tests.integration.collector.running import carriers_in
@@ -44,17 +45,8 @@ class Hanging:
 """
 
 
-def config_of(folder: Path, judge: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "50ms", "deadline": "2s"},
-        "judge": {"use": judge},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-        "drain_timeout": "500ms",
-        **changes,
-    }
+def config_of(folder: Path, judge: str) -> dict[str, Any]:
+    return settings_of(folder, judge={"use": judge}, drain_timeout="500ms", log_format="json")
 
 
 @pytest.mark.slow
@@ -77,6 +69,9 @@ def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(
         eventually(mark.exists, what="the judge that hangs")
         collector.process.send_signal(number)
         assert collector.process.wait(PATIENCE_S) == 1
+    told = json.loads(collector.log.read_text().splitlines()[-1])
+    assert told["event_name"] == "stop_forced"
+    assert "unfinished work is on disk" in str(told)
     assert acknowledged == [trace_id_of(number) for number in range(ANSWERS)]
     assert stored_traces(tmp_path / "store.db") == set(acknowledged)
     with collector_process(tmp_path, config_of(tmp_path, "lexical")):

@@ -24,7 +24,7 @@ from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.ledger import read_ledger
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.attack.power_loss import Disk
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
@@ -50,15 +50,14 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
-    return {
-        "receive": {"grpc": None, "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
-        "judge": {"use": "scripted"},
-        "attach": {"carrier_time": "target"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": None},
-    }
+    return settings_of(
+        folder,
+        receive={"grpc": None, "http": "127.0.0.1:0"},
+        assemble={"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
+        judge={"use": "scripted"},
+        attach={"carrier_time": "target"},
+        telemetry={"listen": None},
+    )
 
 
 def acknowledged_until_the_power_fails(
