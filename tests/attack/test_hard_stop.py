@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -69,9 +68,9 @@ def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(
         eventually(mark.exists, what="the judge that hangs")
         collector.process.send_signal(number)
         assert collector.process.wait(PATIENCE_S) == 1
-    told = json.loads(collector.log.read_text().splitlines()[-1])
-    assert told["event_name"] == "stop_forced"
-    assert "unfinished work is on disk" in str(told)
+    told = collector.log.read_text()
+    assert '"stop_forced"' in told
+    assert "unfinished work is on disk" in told
     assert acknowledged == [trace_id_of(number) for number in range(ANSWERS)]
     assert stored_traces(tmp_path / "store.db") == set(acknowledged)
     with collector_process(tmp_path, config_of(tmp_path, "lexical")):
