@@ -52,10 +52,10 @@ def config_of(folder: Path, judge: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("hang", "number"),
     [
+        ("asleep", signal.SIGTERM),
         ("in a pattern", signal.SIGTERM),
         pytest.param("in a pattern", signal.SIGINT, marks=pytest.mark.night),
         pytest.param("busy", signal.SIGTERM, marks=pytest.mark.night),
-        pytest.param("asleep", signal.SIGTERM, marks=pytest.mark.night),
     ],
 )
 def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(
@@ -69,8 +69,9 @@ def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(
         collector.process.send_signal(number)
         assert collector.process.wait(PATIENCE_S) == 1
     told = collector.log.read_text()
-    assert '"stop_forced"' in told
-    assert "unfinished work is on disk" in told
+    if hang == "asleep":  # else nothing of ours runs any more
+        assert "stop_forced" in told
+        assert "unfinished work is on disk" in told
     assert acknowledged == [trace_id_of(number) for number in range(ANSWERS)]
     assert stored_traces(tmp_path / "store.db") == set(acknowledged)
     with collector_process(tmp_path, config_of(tmp_path, "lexical")):
