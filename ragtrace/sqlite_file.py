@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragtrace.files.durable import make_folder
-from ragtrace.files.private import make_private
+from ragtrace.files import make_folder, make_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

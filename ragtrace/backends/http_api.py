@@ -1,19 +1,34 @@
-"""A client for a back end's HTTP API, with credentials, retries and error messages."""
+"""A back end's HTTP API, with credentials, retries and error messages, and its search in windows.
+
+Back ends return the traces of a time range up to a limit and do not report the rest (Jaeger's ``num_traces``,
+Tempo's ``limit``). A window that reaches the limit is split until it does not.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard
 
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to, without_secrets
-from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep, retry_after_s_in
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import (
+    REPEATABLE,
+    BodyTooLarge,
+    ClientTls,
+    ReadRetries,
+    Sleep,
+    UnreadableBody,
+    open_client,
+    redirected_to,
+    retry_after_s_in,
+    without_secrets,
+)
+from ragtrace.ports import Page, TraceQuery, TraceReader, TraceSearch
+from ragtrace.traces.trace import Trace
 
 if TYPE_CHECKING:
     import httpx
@@ -140,6 +155,10 @@ class HttpApi:
             raise ReadError(f"{self.where} sent JSON of an unexpected form")
         return tree
 
+    def nonsense(self, exc: Exception) -> ReadError:
+        """Return the error for a response that cannot be read."""
+        return ReadError(f"{self.where} sent an unreadable response: {type(exc).__name__}")
+
     async def aclose(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -223,3 +242,99 @@ def _said(response: HttpResponse) -> str:
     if _is_page(response):
         return f"{response.status} with a web page"
     return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"
+
+
+_FIRST_NS: Final = 600 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchWindow:
+    """A searched time range with its new traces."""
+
+    since_ns: int
+    until_ns: int
+    found: Mapping[str, Trace | None]
+    is_cut: bool
+    """Whether even the shortest possible window has more traces than the back end returns."""
+
+
+def can_search(reader: TraceReader) -> TypeGuard[TraceSearch]:
+    """Return whether a reader takes queries."""
+    return hasattr(reader, "search")
+
+
+async def windows(
+    reader: TraceSearch, query: TraceQuery, search: Callable[[TraceQuery], Awaitable[Page]] | None = None
+) -> AsyncIterator[SearchWindow]:
+    """Yield the results of a query, window by window, from the oldest to the newest.
+
+    Windows are contiguous. Traces of the previous window are left out; a trace longer than a window may occur
+    twice. ``search`` comes in place of the reader's own.
+
+    Raises:
+        ReadError: the back end could not be read.
+    """
+    since_ns, length_ns = query.since_ns, min(_FIRST_NS, reader.longest_ns)
+    before: frozenset[str] = frozenset()
+    while since_ns < query.until_ns:
+        until_ns = min(since_ns + length_ns, query.until_ns)
+        page = await (search or reader.search)(replace(query, since_ns=since_ns, until_ns=until_ns))
+        if page.is_cut and until_ns - since_ns > reader.shortest_ns:
+            length_ns = max(reader.shortest_ns, (until_ns - since_ns) // 2)
+            continue
+        new = {trace_id: trace for trace_id, trace in page.found.items() if trace_id not in before}
+        yield SearchWindow(since_ns=since_ns, until_ns=until_ns, found=new, is_cut=page.is_cut)
+        before, since_ns = frozenset(page.found), until_ns
+        if 2 * len(page.found) < page.limit:
+            length_ns = min(2 * length_ns, reader.longest_ns)
+
+
+async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str, Trace | None] | None:
+    """Return each id once, without its trace; ``None`` as soon as there are more than the limit."""
+    found: dict[str, Trace | None] = {}
+    async for trace_id in trace_ids:
+        found[trace_id] = None
+        if limit is not None and len(found) > limit:
+            return None
+    return found
+
+
+class SearchOnlyReader:
+    """Base class of readers that find traces by id and by search only."""
+
+    back_end: ClassVar[str]
+    shortest_ns: int
+    longest_ns = 30 * 86_400 * 10**9
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Raise an error, because the back end cannot list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError(
+            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
+        )
+        yield  # makes this an async generator, as the port requires
+
+
+class HttpReader(SearchOnlyReader):
+    """Base class of those over HTTP."""
+
+    most_traces: ClassVar[int]
+    """Per search, unless told otherwise."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        access: ConnectionSettings | None = None,
+        traces_at_once: int | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = HttpApi(self.back_end, base_url, access, sleep=sleep)
+        self._traces_at_once = traces_at_once or self.most_traces
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.aclose()

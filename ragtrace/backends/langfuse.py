@@ -7,7 +7,6 @@ list traces.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,40 +14,29 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
+from ragtrace.backends.http_api import HttpApi, HttpReader, Parameters, at_most
 from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
-from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError
-from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace
 
 Json = Mapping[str, Any]
 
-_TRACES_AT_ONCE: Final = 1_000
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 _TAGS: Final = frozenset({"environment", "sessionId", "userId", "version"})
 """The API's search filters, under its own names."""
 
 
-class LangfuseReader(SearchOnlyReader):
+class LangfuseReader(HttpReader):
     """Read traces by id and by search from Langfuse; user and password are its public and secret key."""
 
     back_end = "Langfuse"
+    most_traces = 1_000
     shortest_ns = 10**9
-    longest_ns = 30 * 86_400 * 10**9
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        access: ConnectionSettings | None = None,
-        traces_at_once: int = _TRACES_AT_ONCE,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._api = _Api(HttpApi("Langfuse", base_url, access, sleep=sleep))
-        self._traces_at_once = traces_at_once
+    def __init__(self, base_url: str, **options: Any) -> None:
+        super().__init__(base_url, **options)
         self._version: _V3 | _V4 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
@@ -80,19 +68,15 @@ class LangfuseReader(SearchOnlyReader):
             raise self._api.nonsense(exc) from exc
         return Page(found=found or {}, limit=self._traces_at_once, is_cut=found is None)
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.web.aclose()
-
     async def _detected_version(self) -> _V3 | _V4:
         if self._version is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
-            if await self._api.web.document(_OBSERVATIONS, asked) is not None:
+            if await self._api.document(_OBSERVATIONS, asked) is not None:
                 self._version = _V4()
-            elif await self._api.web.document(_TRACES, asked) is not None:
+            elif await self._api.document(_TRACES, asked) is not None:
                 self._version = _V3()
             else:
-                raise ReadError(f"{self._api.web.where} has no {_TRACES}: is this Langfuse's address?")
+                raise ReadError(f"{self._api.where} has no {_TRACES}: is this Langfuse's address?")
         return self._version
 
     def _filters(self, query: TraceQuery) -> dict[str, str]:
@@ -105,35 +89,27 @@ class LangfuseReader(SearchOnlyReader):
         return {**query.tags, **({"name": query.operation} if query.operation is not None else {})}
 
 
-class _Api:
-    def __init__(self, web: HttpApi) -> None:
-        self.web = web
+async def _by_cursor(api: HttpApi, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+    """Yield the items of all pages; each page has a cursor to the next."""
+    asked = parameters
+    while True:
+        page = await api.document(path, asked) or {}
+        for each in page.get("data") or ():
+            yield each
+        cursor = (page.get("meta") or {}).get("cursor")
+        if not cursor:
+            return
+        asked = {**parameters, "cursor": cursor}
 
-    async def by_cursor(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-        """Yield the items of all pages; each page has a cursor to the next."""
-        cursor: str | None = None
-        while True:
-            page = (
-                await self.web.document(path, {**parameters, "cursor": cursor} if cursor else parameters)
-                or {}
-            )
-            for each in page.get("data") or ():
-                yield each
-            cursor = (page.get("meta") or {}).get("cursor")
-            if not cursor:
-                return
 
-    async def by_number(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-        """Yield the items of all pages; pages are numbered from 1."""
-        number, last = 1, 1
-        while number <= last:
-            page = await self.web.document(path, {**parameters, "page": number}) or {}
-            for each in page.get("data") or ():
-                yield each
-            number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
-
-    def nonsense(self, exc: Exception) -> ReadError:
-        return ReadError(f"{self.web.where} sent an unreadable response: {type(exc).__name__}")
+async def _by_number(api: HttpApi, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+    """Yield the items of all pages; pages are numbered from 1."""
+    number, last = 1, 1
+    while number <= last:
+        page = await api.document(path, {**parameters, "page": number}) or {}
+        for each in page.get("data") or ():
+            yield each
+        number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
 
 
 class _Stored(NamedTuple):
@@ -150,7 +126,9 @@ _SCORES: Final = "/api/public/v3/scores"
 class _V4:
     """Observations with cursors."""
 
-    async def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]:
+    async def trace_ids(
+        self, api: HttpApi, query: TraceQuery, wanted: Mapping[str, str]
+    ) -> AsyncIterator[str]:
         asked: dict[str, str | int] = {
             "fields": "core",
             "limit": 1_000,
@@ -159,29 +137,31 @@ class _V4:
             **({} if "name" in wanted else {"isRootObservation": "true"}),
             **wanted,
         }
-        async for each in api.by_cursor(_OBSERVATIONS, asked):
+        async for each in _by_cursor(api, _OBSERVATIONS, asked):
             if each.get("traceId"):
                 yield str(each["traceId"])
 
-    async def stored(self, api: _Api, trace_id: str) -> _Stored | None:
+    async def stored(self, api: HttpApi, trace_id: str) -> _Stored | None:
         asked: dict[str, str | int] = {
             "traceId": trace_id,
             "limit": 1_000,
             "fields": "core,basic,io,metadata,model,prompt",
             "expandMetadata": "attributes,resourceAttributes,scope",
         }
-        observations = [each async for each in api.by_cursor(_OBSERVATIONS, asked)]
+        observations = [each async for each in _by_cursor(api, _OBSERVATIONS, asked)]
         if not observations:
             return None
         asked = {"traceId": trace_id, "limit": 100, "fields": "details,subject"}
-        scores = [each async for each in api.by_cursor(_SCORES, asked)]
+        scores = [each async for each in _by_cursor(api, _SCORES, asked)]
         return _Stored({"id": trace_id}, observations, scores)
 
 
 class _V3:
     """Traces with page numbers."""
 
-    async def trace_ids(self, api: _Api, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]:
+    async def trace_ids(
+        self, api: HttpApi, query: TraceQuery, wanted: Mapping[str, str]
+    ) -> AsyncIterator[str]:
         asked: dict[str, str | int] = {
             "fields": "core",
             "limit": 100,
@@ -190,11 +170,11 @@ class _V3:
             "toTimestamp": _iso(query.until_ns),
             **wanted,
         }
-        async for each in api.by_number(_TRACES, asked):
+        async for each in _by_number(api, _TRACES, asked):
             yield str(each["id"])
 
-    async def stored(self, api: _Api, trace_id: str) -> _Stored | None:
-        trace = await api.web.document(f"{_TRACES}/{quote(trace_id, safe='')}", {})
+    async def stored(self, api: HttpApi, trace_id: str) -> _Stored | None:
+        trace = await api.document(f"{_TRACES}/{quote(trace_id, safe='')}", {})
         if trace is None:
             return None
         return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])

@@ -1,25 +1,32 @@
-"""Sinks for OTLP over HTTP and gRPC, and what is common to all sinks over HTTP."""
+"""Sinks for OTLP over HTTP and gRPC and into files, and what is common to all sinks over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
-from collections.abc import Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, Literal, TypeAlias, cast
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1 import trace_pb2
 
-from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
-from ragtrace.http import UnreadableBody, open_client, redirected_to
-from ragtrace.http.retry import OTLP, retry_after_s_in
-from ragtrace.http.tls import ClientTls
+from ragtrace import semconv
+from ragtrace.errors import CodecError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.files import make_folder, make_private, open_private, sync_folder
+from ragtrace.http import OTLP, ClientTls, UnreadableBody, open_client, redirected_to, retry_after_s_in
 from ragtrace.ports import SpanSink
-from ragtrace.traces.evaluation_logs import encode_evaluation_logs
-from ragtrace.traces.otlp import decode
+from ragtrace.traces.logs import encode_evaluation_logs
+from ragtrace.traces.otlp import decode, decode_json, parse_request, request_to_json
 
 if TYPE_CHECKING:
     import grpc
@@ -42,23 +49,24 @@ class Reply:
     """``None`` if it is unreadable."""
 
 
-class HttpSender:
-    """Sends requests to one receiver. It connects on the first request."""
+class HttpSink:
+    """Base class of HTTP sinks: one receiver, its name, and requests. It connects on the first one."""
+
+    retryable: ClassVar[Collection[int]]
+    """Statuses after which a retry may help and is safe."""
 
     def __init__(
         self,
-        base_url: str,
+        url: str,
         *,
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
         timeout_s: float = 10,
-        retryable: Collection[int],
     ) -> None:
-        self._base_url = base_url
+        self._base_url = url
         self._headers = dict(headers or {})
         self._verify = tls.context() if tls else True
         self._timeout_s = timeout_s
-        self._retryable = retryable
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -66,10 +74,9 @@ class HttpSender:
         """The URL without user, password and query."""
         import httpx
 
-        url = httpx.URL(self._base_url)
-        return str(url.copy_with(username=None, password=None, query=None))
+        return str(httpx.URL(self._base_url).copy_with(username=None, password=None, query=None))
 
-    async def ask(
+    async def _ask(
         self,
         method: str,
         path: str = "",
@@ -127,7 +134,7 @@ class HttpSender:
         if response.is_success:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
-        if response.status_code in self._retryable:
+        if response.status_code in self.retryable:
             raise SendRetryable(message, retry_after_s=retry_after_s_in(response.headers))
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
@@ -142,34 +149,6 @@ async def _body(response: httpx.Response) -> bytes | None:
         return await response.aread()
     except UnreadableBody:
         return None
-
-
-class HttpSink:
-    """Base class of HTTP sinks: one receiver, its name, and the retryable statuses."""
-
-    retryable: ClassVar[Collection[int]]
-    """Statuses after which a retry may help and is safe."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
-        self._sender = HttpSender(
-            url, headers=headers, tls=tls, timeout_s=timeout_s, retryable=self.retryable
-        )
-
-    @property
-    def name(self) -> str:
-        """The URL without user, password and query."""
-        return self._sender.name
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._sender.aclose()
 
 
 Response: TypeAlias = ExportTraceServiceResponse | ExportLogsServiceResponse
@@ -260,7 +239,7 @@ class OtlpHttpSink(HttpSink):
         headers, body = {"content-type": "application/x-protobuf"}, request
         if self._compression == "gzip":
             headers, body = {**headers, "content-encoding": "gzip"}, gzip.compress(request, mtime=0)
-        reply = await self._sender.ask("POST", body=body, headers=headers)
+        reply = await self._ask("POST", body=body, headers=headers)
         if reply.body is None:
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status} with an unreadable response", again=True
@@ -430,3 +409,146 @@ class EvaluationLogSink:
     async def aclose(self) -> None:
         """Close the sink."""
         await self._sink.aclose()
+
+
+_TAIL_BYTES = 1024 * 1024
+_MOST_KNOWN = 10_000
+"""Number of remembered spans at the file's end: more than are ever in flight at once."""
+_Ref = tuple[str, str, str]
+"""Trace id, span id and tenant, because spans of two tenants may have the same ids."""
+_LINE_START = b'{"resourceSpans"'
+
+
+class OtlpFileSink:
+    """Append one line per request; it is on disk before ``send`` returns.
+
+    A crash may leave an incomplete last line, or a line that was never acknowledged. On reopening, an
+    incomplete line is removed. The spans at the file's end are remembered, so that retried spans, alone or in
+    another batch, are not duplicated.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._known: dict[_Ref, None] | None = None
+        # two sends would race for the file's end: the repair of one could remove the line of the other
+        self._lock = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """``otlp-file:PATH``."""
+        return f"otlp-file:{self._path}"
+
+    async def send(self, request: bytes) -> None:
+        """Append the request.
+
+        Raises:
+            SendRetryable: the file cannot be written now.
+            SendRejected: the bytes are not an OTLP request.
+            SendRefused: the path is a link.
+        """
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._append, request)
+            except CodecError as exc:
+                raise SendRejected(f"{self.name} accepts only OTLP requests: {exc}") from exc
+            except OSError as exc:
+                self._known = None
+                error = SendRefused if exc.errno == errno.ELOOP else SendRetryable
+                raise error(f"{self.name} cannot be written: {exc.strerror}") from exc
+
+    async def aclose(self) -> None:
+        """Do nothing: the file is closed after every request."""
+
+    def _append(self, request: bytes) -> None:
+        message = parse_request(request, encoding="protobuf")
+        if self._known is None:
+            self._known = _recover(self._path)
+        if _drop_spans(message, self._known) and not any(_spans_of(message)):
+            return
+        line = request_to_json(message).encode() + b"\n"
+        with open(open_private(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self._remember(message)
+
+    def _remember(self, message: ExportTraceServiceRequest) -> None:
+        assert self._known is not None, "the file was recovered before it was written"
+        for resource in message.resource_spans:
+            tenant = _tenant_of(resource)
+            for scope in resource.scope_spans:
+                self._known.update((_ref_of(span, tenant), None) for span in scope.spans)
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
+    return (
+        span for resource in message.resource_spans for scope in resource.scope_spans for span in scope.spans
+    )
+
+
+def _drop_spans(message: ExportTraceServiceRequest, known: Container[_Ref]) -> int:
+    """Remove known spans from the message, and return their number."""
+    dropped = 0
+    for resource in message.resource_spans:
+        tenant = _tenant_of(resource)
+        for scope in resource.scope_spans:
+            for position in reversed(range(len(scope.spans))):
+                if _ref_of(scope.spans[position], tenant) in known:
+                    del scope.spans[position]
+                    dropped += 1
+    return dropped
+
+
+def _ref_of(span: trace_pb2.Span, tenant: str) -> _Ref:
+    return span.trace_id.hex(), span.span_id.hex(), tenant
+
+
+def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
+    named = (each.value.string_value for each in resource.resource.attributes if each.key == semconv.TENANT)
+    return next(named, "")
+
+
+def _recover(path: Path) -> dict[_Ref, None]:
+    """Repair the file's end after a crash, and return the spans there."""
+    make_folder(path.parent)
+    make_private(path)
+    sync_folder(path.parent)  # also for an existing file: its creator may have stopped before this step
+    with open(open_private(path), "r+b") as file:
+        *lines, rest = _tail(file).split(b"\n")
+        if rest and _is_cut(rest):
+            file.truncate(file.seek(0, os.SEEK_END) - len(rest))
+        elif rest:
+            file.write(b"\n")  # another writer's last line has no line break
+            lines.append(rest)
+        file.flush()
+        os.fsync(file.fileno())  # a killed process may have left unsynced data, which now counts as stored
+    return {ref: None for line in lines for ref in _refs(line)}
+
+
+def _tail(file: BinaryIO) -> bytes:
+    """Read the last lines, at least one whole line, and leave the position at the end."""
+    size = file.seek(0, os.SEEK_END)
+    length = _TAIL_BYTES
+    while True:
+        file.seek(max(0, size - length))
+        tail = file.read()
+        if b"\n" in tail[:-1] or len(tail) == size:
+            return tail
+        length *= 2
+
+
+def _is_cut(line: bytes) -> bool:
+    """Return whether this is an incomplete line of ours: its request was never acknowledged."""
+    return not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
+
+
+def _refs(line: bytes) -> tuple[_Ref, ...]:
+    try:
+        return tuple(
+            (span.trace_id, span.span_id, str(span.resource.attributes.get(semconv.TENANT, "")))
+            for span in decode_json(line.decode())
+        )
+    except (CodecError, UnicodeDecodeError):
+        return ()

@@ -6,7 +6,6 @@ as a nested tree, from which the reader restores JSON values. Its projects play 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +16,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
+from ragtrace.backends.http_api import HttpReader, Parameters, at_most
 from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
-from ragtrace.backends.search_windows import SearchOnlyReader, at_most
 from ragtrace.errors import ReadError, ReadUnavailable
-from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, Trace
@@ -29,31 +26,22 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, StatusCode, 
 Json = Mapping[str, Any]
 ReadT = TypeVar("ReadT")
 
-_TRACES_AT_ONCE: Final = 100
-"""Ids per request: they are in one URL of some kilobytes."""
 _SPANS_AT_ONCE: Final = 1_000
 _SPAN_IDS_AT_ONCE: Final = 200
 _ANNOTATIONS: Final = "span_annotations"
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
-class PhoenixReader(SearchOnlyReader):
+class PhoenixReader(HttpReader):
     """Read whole traces by id and by search from Phoenix (port 6006), with the scores on their spans."""
 
     back_end = "Phoenix"
+    most_traces = 100
+    """Their ids are in one URL of some kilobytes."""
     shortest_ns = 10**9
-    longest_ns = 30 * 86_400 * 10**9
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        access: ConnectionSettings | None = None,
-        traces_at_once: int = _TRACES_AT_ONCE,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._api = HttpApi("Phoenix", base_url, access, sleep=sleep)
-        self._traces_at_once = traces_at_once
+    def __init__(self, base_url: str, **options: Any) -> None:
+        super().__init__(base_url, **options)
         self._known: tuple[_Project, ...] = ()
 
     async def get(self, trace_id: str) -> Trace | None:
@@ -89,10 +77,6 @@ class PhoenixReader(SearchOnlyReader):
             ReadError: the request failed.
         """
         return tuple(project.name for project in await self._projects())
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.aclose()
 
     async def _projects(self) -> tuple[_Project, ...]:
         if not self._known:
@@ -169,7 +153,7 @@ class PhoenixReader(SearchOnlyReader):
             try:
                 items = [read(each) for each in page.get("data") or ()]
             except _UNREADABLE as exc:
-                raise self._nonsense(exc) from exc
+                raise self._api.nonsense(exc) from exc
             for item in items:
                 yield item
             cursor = page.get("next_cursor")
@@ -188,13 +172,10 @@ class PhoenixReader(SearchOnlyReader):
         try:
             page = json.loads(response.text)
         except _UNREADABLE as exc:
-            raise self._nonsense(exc) from exc
+            raise self._api.nonsense(exc) from exc
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
             raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
         return page
-
-    def _nonsense(self, exc: Exception) -> ReadError:
-        return ReadError(f"{self._api.where} sent an unreadable response: {type(exc).__name__}")
 
 
 class _Project(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.backends.otlp_sinks import HttpSink
 from ragtrace.errors import SendRejected
-from ragtrace.http.retry import REPEATABLE
+from ragtrace.http import REPEATABLE
 from ragtrace.model import AttributeValue, Label
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent
@@ -297,9 +297,9 @@ class LangfuseScoreSink(HttpSink):
         """
         scores = scores_in(request)
         if not scores:
-            await self._sender.ask("GET", "/api/public/projects")
+            await self._ask("GET", "/api/public/projects")
         for score in scores:
-            await self._sender.ask(
+            await self._ask(
                 "POST",
                 "/api/public/scores",
                 body=json.dumps(_body(score)).encode(),
@@ -350,7 +350,7 @@ class PhoenixAnnotationSink(HttpSink):
         """
         body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
         headers = {"content-type": "application/json"}
-        reply = await self._sender.ask(
+        reply = await self._ask(
             "POST", _PATH, body=body.encode(), headers=headers, understood={_NO_SUCH_SPAN}
         )
         if reply.status == _NO_SUCH_SPAN:

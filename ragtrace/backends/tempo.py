@@ -5,44 +5,30 @@ Tempo truncates strings to 2,048 bytes by default, without a mark; the extractor
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Final
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi
+from ragtrace.backends.http_api import HttpReader
 from ragtrace.backends.jaeger import normalized_trace_id
-from ragtrace.backends.search_windows import SearchOnlyReader
 from ragtrace.errors import CodecError, ReadError
-from ragtrace.http.retry import Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Trace
 
 _SECOND_NS: Final = 10**9
-_TRACES_AT_ONCE: Final = 500
 
 
-class TempoReader(SearchOnlyReader):
+class TempoReader(HttpReader):
     """Read traces by id and by search from Tempo's query API (port 3200)."""
 
     back_end = "Tempo"
+    most_traces = 500
     shortest_ns = _SECOND_NS
     longest_ns = 24 * 3_600 * _SECOND_NS
     """Tempo's default limit is 168 h, but it already splits a one-day search over its queriers."""
-
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        access: ConnectionSettings | None = None,
-        traces_at_once: int = _TRACES_AT_ONCE,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._api = HttpApi("Tempo", base_url, access, sleep=sleep)
-        self._traces_at_once = traces_at_once
 
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if Tempo has none.
@@ -97,10 +83,6 @@ class TempoReader(SearchOnlyReader):
         tree = await self._api.document("/api/search/tag/service.name/values", {}) or {}
         names = tree.get("tagValues")
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.aclose()
 
 
 def traceql_of(query: TraceQuery) -> str:

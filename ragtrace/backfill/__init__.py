@@ -7,7 +7,5 @@ a second run, or a run next to a collector, does not duplicate an evaluator's ve
 from __future__ import annotations
 
 from ragtrace.backfill.dry_run import DryRun, EstimateRange, RunEstimate, dry_run
-from ragtrace.backfill.pipeline import backfill, span_ids
-from ragtrace.backfill.progress import Progress, ResumableRun
-from ragtrace.backfill.report import BackfillReport
-from ragtrace.backfill.selection import Selection, SpanId, matches
+from ragtrace.backfill.pipeline import Selection, SpanId, backfill, matches, span_ids
+from ragtrace.backfill.progress import BackfillReport, Progress, ResumableRun

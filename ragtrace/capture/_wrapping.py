@@ -23,9 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ragtrace.capture._guard import active, guarded, hint
 from ragtrace.capture._recording import Recording
-from ragtrace.capture.values.plain import name
-from ragtrace.capture.values.questions import Named, question_among
-from ragtrace.capture.values.responses import streamed_body
+from ragtrace.capture.values import Named, name, question_among, streamed_body
 
 F = TypeVar("F", bound=Callable[..., Any])
 

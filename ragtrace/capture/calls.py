@@ -14,11 +14,16 @@ from ragtrace import semconv
 from ragtrace.capture._guard import active, count_unread, guarded, hint, note_unread
 from ragtrace.capture._recording import AnsweredRecording, AnswerOf, Recording, enclosing
 from ragtrace.capture._wrapping import Arguments, Parameters, called, finder, traced
+from ragtrace.capture.documents import (
+    MAX_CHUNKS,
+    ChunkDocuments,
+    chunk_documents,
+    documents_in,
+    prompt_messages,
+    text_message,
+)
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy
-from ragtrace.capture.values.documents import MAX_CHUNKS, ChunkDocuments, chunk_documents, documents_in
-from ragtrace.capture.values.messages import prompt_messages, text_message
-from ragtrace.capture.values.plain import cut, hook, identity, name, whole_number
-from ragtrace.capture.values.questions import is_request, question_in
+from ragtrace.capture.values import cut, hook, identity, is_request, name, question_in, whole_number
 from ragtrace.model import Part
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from ragtrace import semconv
 from ragtrace.capture._guard import Recorder, active, first_time, guarded, log
 from ragtrace.capture._recording import Recording
 from ragtrace.capture.privacy.policy import ContentFilter
-from ragtrace.capture.values.plain import identity, name
+from ragtrace.capture.values import identity, name
 from ragtrace.errors import InputError
 from ragtrace.model import Part
 

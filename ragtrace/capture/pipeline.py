@@ -30,8 +30,8 @@ from opentelemetry.trace import SpanContext
 
 from ragtrace import semconv
 from ragtrace.capture._guard import hint, log
-from ragtrace.capture.settings import Settings, cooperative
-from ragtrace.http.exporters import open_span_exporter
+from ragtrace.capture.instrumentation import Settings, cooperative
+from ragtrace.http import open_span_exporter
 
 
 class ReusedResource(Resource):

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
+from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
 from ragtrace.answers.index.reading import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.summary import AnswerSummary, ScreenedAnswer

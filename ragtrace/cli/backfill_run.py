@@ -30,8 +30,7 @@ from ragtrace.backfill import (
     Selection,
     SpanId,
 )
-from ragtrace.backfill.progress import RunLedger, run_budget
-from ragtrace.backfill.report import RunCounts
+from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
 from ragtrace.cli.backfill import (
     BudgetOptions,
@@ -64,7 +63,7 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.clock import SystemClock
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
-from ragtrace.files.private import refuse_link
+from ragtrace.files import refuse_link
 from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
@@ -174,7 +173,7 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
 
 
 def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str) -> AttachOptions:
-    from ragtrace_collector.judge.live import attach_options_of
+    from ragtrace_collector.judge import attach_options_of
 
     options, to = attach_options_of(chosen.config), output.destination
     openinference = output.openinference

@@ -37,7 +37,7 @@ from ragtrace.cli.record_files import LeftOutRows, shown_path
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented, print_json, talk
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import InputError
-from ragtrace.files.private import check_replaceable, replace_file
+from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.answer_sources.judged import holds_judged, read_judged
-from ragtrace.answer_sources.sources import BACK_ENDS
+from ragtrace.answer_sources import BACK_ENDS, holds_judged, read_judged
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.backends import holds_traces
@@ -21,7 +20,7 @@ from ragtrace.cli.answer_place import MOST_ANSWERS, Times, open_place
 from ragtrace.cli.compare import ComparedOptions, CompareOutput
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk
 from ragtrace.errors import InputError, RagtraceError
-from ragtrace.files.private import replace_file
+from ragtrace.files import replace_file
 from ragtrace.model import VerdictLabel
 from ragtrace.quality.compared import (
     SHOWN,

@@ -23,7 +23,7 @@ from signal import Signals
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
-from ragtrace.capture.settings import ENDPOINT_OVERRIDE, JOURNAL, resolve
+from ragtrace.capture.instrumentation import ENDPOINT_OVERRIDE, JOURNAL, resolve
 from ragtrace.cli.doctor_checks import Check
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import CodecError, ConfigError

@@ -22,7 +22,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable, RagtraceError
 from ragtrace.extras import install_command
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import unwrapped
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.judge_steps import VerifyForm
@@ -35,7 +35,7 @@ from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig
-    from ragtrace_collector.config.kafka import KafkaConfig
+    from ragtrace_collector.config.values import KafkaConfig
 
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
@@ -124,7 +124,7 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
 def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
     """Say of each topic of spans or dead letters whether it is there, and deletes what is old."""
     with needs_extra("kafka"):
-        from ragtrace_collector.kafka import topic_states
+        from ragtrace_collector.receive.kafka_client import topic_states
 
     names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
     try:

@@ -87,7 +87,7 @@ class JudgeOptions:
         if metrics is not None and self.config.path is None:
             options["evaluate.metrics"] = metrics()
         config = self.config.read(options, only=only)
-        from ragtrace_collector.judge.spec import evaluator_spec_of
+        from ragtrace_collector.judge import evaluator_spec_of
 
         spec = evaluator_spec_of(config)
         embedder = spec.embedder

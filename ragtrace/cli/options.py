@@ -192,7 +192,7 @@ class ToHeaders:
 def access(headers: Mapping[str, str]) -> ConnectionSettings:
     """Return what readers and sinks take; files for TLS are named as for any exporter of OpenTelemetry."""
     from ragtrace.backends.http_api import ConnectionSettings
-    from ragtrace.http.tls import ClientTls
+    from ragtrace.http import ClientTls
 
     names = ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
     given = (os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") for name in names)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ragtrace import process
-from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
+from ragtrace.backends.opening import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices, load_prices
 from ragtrace.cli.compare_run import print_comparison
 from ragtrace.cli.evaluator_options import ChosenEvaluator
@@ -145,7 +145,7 @@ def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str
 
 
 def _attach(chosen: ChosenEvaluator, output: RejudgeOutput) -> AttachOptions:
-    from ragtrace_collector.judge.live import attach_options_of
+    from ragtrace_collector.judge import attach_options_of
 
     to = output.destination
     return replace(attach_options_of(chosen.config), openinference=to is not None and reads_openinference(to))

@@ -15,7 +15,7 @@ from ragtrace.cli.answer_place import MOST_ANSWERS, Place, Times, open_place
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
 from ragtrace.cli.report import AnswerPlaceOptions, FigureOptions, ReportOutputOptions
 from ragtrace.errors import ConfigError, RagtraceError
-from ragtrace.files.private import replace_file
+from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (

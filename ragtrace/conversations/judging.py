@@ -14,8 +14,7 @@ from ragtrace.conversations.findings import SessionFindings, TurnCheck, TurnFaul
 from ragtrace.conversations.turns import Turn, in_order, turn_of
 from ragtrace.model import AttributeValue, Evaluation, RagRecord
 from ragtrace.traces.attach import AttachOptions, tenant_of
-from ragtrace.traces.text import cut_utf8
-from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, cut_utf8
 
 _MOST_EVENTS: Final = 50
 _LENGTH_NS: Final = 1_000_000

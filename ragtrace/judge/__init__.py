@@ -1,6 +1,6 @@
 """Judges: they decide what a context says about a claim."""
 
-from ragtrace.http.retry import Backoff
+from ragtrace.http import Backoff
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached, default_cache_path, uncached
 from ragtrace.judge.layers import (
     AdaptiveLimiter,

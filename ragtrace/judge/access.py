@@ -18,8 +18,7 @@ from urllib.request import getproxies
 from ragtrace import __version__
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.extras import install_command
-from ragtrace.http import client_options
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls, client_options
 from ragtrace.judge.spec import OPENAI_KEY, BaseUrl, JudgeSettings, key_variable
 from ragtrace.model import Usage
 

@@ -17,8 +17,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeNonsense
 from ragtrace.extras import install_command
-from ragtrace.http import client_options
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls, client_options
 from ragtrace.judge.access import SDK_WRITES, Access, checked_url, key_in, says_who_asks, unusable_proxy
 from ragtrace.judge.calls import JudgeCall
 from ragtrace.judge.endpoint import RequestRejected

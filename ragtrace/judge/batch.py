@@ -37,7 +37,7 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.http.retry import Backoff, Sleep
+from ragtrace.http import Backoff, Sleep
 from ragtrace.judge.access import Access
 from ragtrace.judge.calls import CallRequest, JudgeCall, document_of
 from ragtrace.judge.endpoint import (

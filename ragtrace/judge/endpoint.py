@@ -29,8 +29,7 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.http import BodyTooLarge, UnreadableBody
-from ragtrace.http.retry import retry_after_s_in
+from ragtrace.http import BodyTooLarge, UnreadableBody, retry_after_s_in
 from ragtrace.judge.access import Access
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.model import Usage

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError, JudgeTimeout, JudgeUnavailable
-from ragtrace.http.retry import Backoff, Sleep
+from ragtrace.http import Backoff, Sleep
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest
 

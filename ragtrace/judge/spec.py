@@ -19,8 +19,7 @@ from typing import Any, Final, Self, TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ragtrace.errors import ConfigError
-from ragtrace.http.retry import Backoff
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import Backoff, ClientTls
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge.cascade import ScreenSpec, screened
 from ragtrace.judge.layers import AdaptivelyLimited, Limited, Metered, Retrying, Timed, retried

@@ -17,7 +17,7 @@ from typing import Annotated, Final, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ragtrace.errors import ConfigError
-from ragtrace.files.private import replace_file
+from ragtrace.files import replace_file
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.validation import in_words

@@ -16,8 +16,7 @@ from ragtrace.answers.summary import facts_of, summary_of_judged
 from ragtrace.errors import ConfigError
 from ragtrace.escaping import one_json_line, spreadsheet_text
 from ragtrace.extras import install_command
-from ragtrace.files.durable import sync_folder
-from ragtrace.files.private import PendingFile, open_private
+from ragtrace.files import PendingFile, open_private, sync_folder
 from ragtrace.model import JudgedAnswer, VerdictLabel
 from ragtrace.reports.report import RunEnd
 

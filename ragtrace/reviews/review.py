@@ -15,8 +15,7 @@ from ragtrace import __version__, semconv
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.escaping import escaped_json
 from ragtrace.model import AttributeValue, RagRecord, Target, VerdictLabel
-from ragtrace.traces.text import cut_utf8
-from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink
+from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, cut_utf8
 
 _LENGTH_NS: Final = 1_000_000
 

@@ -31,8 +31,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, METRIC, OUTCOMES, RESULT
-from ragtrace.traces.text import cut_utf8
-from ragtrace.traces.trace import SpanEvent
+from ragtrace.traces.trace import SpanEvent, cut_utf8
 
 Status = Literal["ok", "partial", "error", "skipped"]
 

@@ -27,7 +27,7 @@ from ragtrace.model import (
     TargetKind,
     VerdictLabel,
 )
-from ragtrace.traces.text import cut_utf8
+from ragtrace.traces.trace import cut_utf8
 
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 

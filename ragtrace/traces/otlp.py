@@ -2,7 +2,12 @@
 
 They follow the OpenTelemetry Protocol 1.x: binary protobuf, and protobuf's JSON mapping with OTLP's
 deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Unreadable input raises
-[`CodecError`][ragtrace.errors.CodecError] and no other error; its message never quotes values.
+[`CodecError`][ragtrace.errors.CodecError] and no other error; its message never quotes values. Requests of
+very many parts are refused, and strings that are not UTF-8 repaired.
+
+Copying and reserializing parsed spans costs five times as much as parsing, so kept spans are cut from the
+request's bytes. Protobuf does the cutting: a message has the same wire format as bytes, and a schema that
+declares it as ``bytes`` leaves it unparsed.
 """
 
 from __future__ import annotations
@@ -11,10 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import cache
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
 
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -23,25 +32,49 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
-from ragtrace.traces._otlp_checks import (
-    MAX_PARTS,
-    is_flood,
-    is_flood_of_json,
-    is_flood_on_the_wire,
-    repaired_text,
+from ragtrace.traces._otlp_values import (
+    are_valid_ids,
+    from_json,
+    has_valid_ids,
+    parent_id,
+    to_json,
+    to_request,
+    to_spans,
+    usual_spans,
 )
-from ragtrace.traces._otlp_envelope import cut_traces, new_envelope, read_envelope
-from ragtrace.traces._otlp_json import from_json, to_json, usual_spans
-from ragtrace.traces._otlp_values import are_valid_ids, has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 
 if TYPE_CHECKING:
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+    from google.protobuf.internal.containers import (
+        RepeatedCompositeFieldContainer,
+        RepeatedScalarFieldContainer,
+    )
 
-    from ragtrace.traces._otlp_envelope import Envelope
+    class EnvelopeOfScope(Message):
+        """``ScopeSpans`` with members as bytes."""
+
+        scope: RepeatedScalarFieldContainer[bytes]
+        """In pieces, as protobuf allows."""
+        spans: RepeatedScalarFieldContainer[bytes]
+        schema_url: bytes
+
+    class EnvelopeOfResource(Message):
+        """``ResourceSpans`` of such scopes."""
+
+        resource: RepeatedScalarFieldContainer[bytes]
+        """In pieces, as protobuf allows."""
+        scope_spans: RepeatedCompositeFieldContainer[EnvelopeOfScope]
+        schema_url: bytes
+
+    class Envelope(Message):
+        """``ExportTraceServiceRequest`` of such resources."""
+
+        resource_spans: RepeatedCompositeFieldContainer[EnvelopeOfResource]
 
 
 Encoding = Literal["protobuf", "json"]
+MAX_PARTS: Final = 500_000
+"""Resources, scopes, spans, attributes, events and links in one request; in JSON, objects and arrays."""
 MessageT = TypeVar("MessageT", bound=Message)
 
 
@@ -425,3 +458,278 @@ def _is_feedback(span: trace_pb2.Span) -> bool:
     return span.name.startswith(semconv.FEEDBACK_SPAN) and any(
         attribute.key == semconv.FEEDBACK_NAME for attribute in span.attributes
     )
+
+
+def read_envelope(body: bytes) -> Envelope:
+    """Parse the envelope of a valid request."""
+    return cast("Envelope", _REQUEST.FromString(body))
+
+
+def cut_traces(body: bytes, *, wanted: Callable[[str, int], bool]) -> tuple[bytes, int]:
+    """Cut the spans of unwanted traces out of a request; return the rest, and how many were cut.
+
+    Of each span only the ids are read, at its beginning, where encoders write them. A span without valid ids
+    there stays. ``wanted`` is called once with each trace id and its number of spans.
+
+    Raises:
+        DecodeError: the envelope cannot be parsed.
+    """
+    envelope = read_envelope(body)
+    scopes = [scope for resource in envelope.resource_spans for scope in resource.scope_spans]
+    trace_ids = [_trace_ids(scope.spans) for scope in scopes]
+    numbers = Counter(chain.from_iterable(trace_ids))
+    unread = numbers.pop(_UNREAD, 0)
+    unwanted = {trace_id for trace_id, number in numbers.items() if not wanted(trace_id.hex(), number)}
+    if not unwanted:
+        return body, 0
+    if not unread and len(unwanted) == len(numbers):
+        return b"", numbers.total()
+    for scope, of_scope in zip(scopes, trace_ids, strict=True):
+        kept = [
+            span for span, trace_id in zip(scope.spans, of_scope, strict=True) if trace_id not in unwanted
+        ]
+        del scope.spans[:]
+        scope.spans.extend(kept)
+    return envelope.SerializeToString(), sum(numbers[trace_id] for trace_id in unwanted)
+
+
+def _trace_ids(spans: Iterable[bytes]) -> Sequence[bytes]:
+    heads = [span[:_HEAD_BYTES] for span in spans]
+    together = b"".join(heads)
+    if _are_tagged(together, len(heads)) and bytes(8) not in together:  # no id is zero
+        return [head[_TRACE_ID] for head in heads]
+    return [head[_TRACE_ID] if _has_ids(head) else _UNREAD for head in heads]
+
+
+def _are_tagged(heads: bytes, number: int) -> bool:
+    """Return whether each head is a trace id and a span id of the right lengths."""
+    return len(heads) == number * _HEAD_BYTES and all(
+        heads[place::_HEAD_BYTES] == bytes([byte]) * number for place, byte in _TAGS
+    )
+
+
+def _has_ids(head: bytes) -> bool:
+    return _are_tagged(head, 1) and any(head[_TRACE_ID]) and any(head[_SPAN_ID])
+
+
+_UNREAD: Final = b""
+_HEAD_BYTES: Final = 28
+_TAGS: Final = ((0, 0x0A), (1, 16), (18, 0x12), (19, 8))
+"""Fields 1 and 2, ``trace_id`` and ``span_id``, with their lengths: ``Span`` in OTLP's ``trace.proto``."""
+_TRACE_ID: Final = slice(2, 18)
+_SPAN_ID: Final = slice(20, 28)
+
+
+def new_envelope() -> Envelope:
+    """Return an empty envelope."""
+    return cast("Envelope", _REQUEST())
+
+
+_PACKAGE: Final = "ragtrace.envelope"
+_BYTES: Final = FieldDescriptorProto.TYPE_BYTES
+_MESSAGE: Final = FieldDescriptorProto.TYPE_MESSAGE
+_ONE: Final = FieldDescriptorProto.LABEL_OPTIONAL
+_MANY: Final = FieldDescriptorProto.LABEL_REPEATED
+
+
+def _bytes(name: str, number: int, label: FieldDescriptorProto.Label.ValueType) -> FieldDescriptorProto:
+    return FieldDescriptorProto(name=name, number=number, label=label, type=_BYTES)
+
+
+def _messages(name: str, number: int, of: str) -> FieldDescriptorProto:
+    return FieldDescriptorProto(
+        name=name, number=number, label=_MANY, type=_MESSAGE, type_name=f".{_PACKAGE}.{of}"
+    )
+
+
+def _request_class() -> type[Message]:
+    pool = descriptor_pool.DescriptorPool()
+    schema_url = _bytes("schema_url", 3, _ONE)
+    scope = [_bytes("scope", 1, _MANY), _bytes("spans", 2, _MANY), schema_url]
+    resource = [_bytes("resource", 1, _MANY), _messages("scope_spans", 2, "ScopeSpans"), schema_url]
+    request = [_messages("resource_spans", 1, "ResourceSpans")]
+    fields = {"ScopeSpans": scope, "ResourceSpans": resource, "Request": request}
+    messages = [DescriptorProto(name=name, field=field) for name, field in fields.items()]
+    pool.Add(
+        FileDescriptorProto(
+            name="ragtrace/envelope.proto", package=_PACKAGE, syntax="proto3", message_type=messages
+        )
+    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Request"))
+
+
+_REQUEST: Final = _request_class()
+
+
+_Fields = Mapping[int, "_Fields | None"]
+_RESOURCE: Final[_Fields] = {1: None}
+_SCOPE: Final[_Fields] = {3: None}
+_SPAN: Final[_Fields] = {9: None, 11: None, 13: None}
+_OF_TRACES: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: _SPAN}}}
+"""The numbers of the counted fields, with the counted fields inside them."""
+
+_OF_LOGS: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: {6: None}}}}
+
+_LARGE_BYTES: Final = 4 << 20
+_MAX_FIELDS: Final = 2_000_000
+"""The limit of scanned fields of any kind: far more than a large request of usual spans has."""
+_LENGTH_DELIMITED: Final = 2
+_LAST_OF_ONE_BYTE: Final = 127
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+
+
+def is_flood_of_json(data: bytes) -> bool:
+    """Return whether a JSON body holds too many parts, before parsing it."""
+    return data.count(b"{") + data.count(b"[") > MAX_PARTS
+
+
+def is_flood_on_the_wire(data: bytes) -> bool:
+    """Return whether a large protobuf body holds too many parts, before parsing it.
+
+    This is slower than parsing and counting, so small bodies are skipped: their memory use is acceptable.
+    """
+    return _is_flood(data, _OF_TRACES)
+
+
+def is_flood_of_logs(data: bytes) -> bool:
+    """Return whether a large protobuf body of a logs request holds too many parts, before parsing it."""
+    return _is_flood(data, _OF_LOGS)
+
+
+def _is_flood(data: bytes, fields: _Fields) -> bool:
+    if len(data) < _LARGE_BYTES:
+        return False
+    try:
+        return _walk(data, fields)
+    except (IndexError, ValueError):  # cut off, or not protobuf: the parser reports it
+        return False
+
+
+def is_flood(request: ExportTraceServiceRequest) -> bool:
+    """Return whether a parsed request holds too many parts."""
+    number = 0
+    for more in _parts(request):
+        number += more
+        if number > MAX_PARTS:
+            return True
+    return False
+
+
+def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
+    yield len(request.resource_spans)
+    for resource_spans in request.resource_spans:
+        yield len(resource_spans.resource.attributes) + len(resource_spans.scope_spans)
+        for scope_spans in resource_spans.scope_spans:
+            yield len(scope_spans.scope.attributes) + len(scope_spans.spans)
+            for span in scope_spans.spans:
+                yield len(span.attributes) + len(span.events) + len(span.links)
+
+
+def _walk(data: bytes, request: _Fields) -> bool:
+    """Count parts by their tags, up to the limit."""
+    parts = fields_seen = 0
+    waiting: list[tuple[int, int, _Fields]] = [(0, len(data), request)]
+    while waiting:
+        position, end, fields = waiting.pop()
+        while position < end:
+            fields_seen += 1
+            if parts > MAX_PARTS or fields_seen > _MAX_FIELDS:
+                return True
+            tag, position = data[position], position + 1  # mostly one byte: a call for each is expensive
+            if tag > _LAST_OF_ONE_BYTE:
+                tag, position = _varint(data, position - 1)
+            field, wire_type = tag >> 3, tag & 7
+            if wire_type == _LENGTH_DELIMITED:
+                length, position = data[position], position + 1
+                if length > _LAST_OF_ONE_BYTE:
+                    length, position = _varint(data, position - 1)
+                if field in fields:
+                    parts += 1
+                    if inside := fields[field]:
+                        waiting.append((position, min(position + length, end), inside))
+                position += length
+            elif wire_type == 0:
+                _, position = _varint(data, position)
+            else:  # a group has no length: its content is counted as its sibling
+                position += _FIXED_BYTES.get(wire_type, 0)
+    return False
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte <= _LAST_OF_ONE_BYTE:
+            return value, position
+    raise ValueError("a number of more than ten bytes")
+
+
+def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) -> tuple[bytes, int] | None:
+    """Return the request with U+FFFD for invalid UTF-8, and the number of changed strings.
+
+    ``None`` if this schema cannot parse it either, or if it has too many parts to check.
+    """
+    request_class, text_fields = _with_texts_as_bytes(of.DESCRIPTOR.full_name)
+    try:
+        request = request_class.FromString(body)
+    except DecodeError:
+        return None
+    waiting, seen, repaired = [request], 0, 0
+    while waiting:
+        message = waiting.pop()
+        seen += 1
+        if seen + len(waiting) > MAX_PARTS:
+            return None
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                waiting.extend((value,) if isinstance(value, Message) else value)
+            elif field.full_name in text_fields:
+                repaired += _repair(message, field.name, value)
+    return request.SerializeToString(), repaired
+
+
+def _repair(message: Message, field: str, value: Any) -> int:
+    is_one = isinstance(value, bytes)
+    texts: list[bytes] = [value] if is_one else list(value)
+    repaired = [_repaired(text) for text in texts]
+    changed = sum(before != after for before, after in zip(texts, repaired, strict=True))
+    if changed and is_one:
+        setattr(message, field, repaired[0])
+    elif changed:
+        value[:] = repaired
+    return changed
+
+
+def _repaired(text: bytes) -> bytes:
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+
+
+def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
+    for needed in file.dependencies:
+        yield from _files(needed)
+    yield file
+
+
+def _texts_as_bytes(message: DescriptorProto, name: str, texts: set[str]) -> None:
+    for field in message.field:
+        if field.type == FieldDescriptorProto.TYPE_STRING:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            texts.add(f"{name}.{field.name}")
+    for nested in message.nested_type:
+        _texts_as_bytes(nested, f"{name}.{nested.name}", texts)
+
+
+@cache
+def _with_texts_as_bytes(name: str) -> tuple[type[Message], frozenset[str]]:
+    pool, texts = descriptor_pool.DescriptorPool(), set[str]()
+    service = descriptor_pool.Default().FindMessageTypeByName(name).file
+    for file in {each.name: each for each in _files(service)}.values():
+        copy = FileDescriptorProto()
+        file.CopyToProto(copy)
+        copy.ClearField("service")
+        for message in copy.message_type:
+            _texts_as_bytes(message, f"{copy.package}.{message.name}", texts)
+        pool.Add(copy)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), frozenset(texts)

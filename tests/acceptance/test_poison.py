@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.ledger.outcomes import MOST_CRASHES
+from ragtrace_collector.ledger import MOST_CRASHES
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
 from tests.integration.collector import broken_metric

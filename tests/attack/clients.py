@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ragtrace.backends import OtlpHttpSink
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.readers import open_reader
+from ragtrace.backends.opening import open_reader
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge

@@ -12,10 +12,9 @@ import pytest
 from ragtrace import semconv
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.extract import ExtractRules
-from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import encode, parse_request, split_by_trace
-from ragtrace_collector.assemble.answers import TraceAnswers, _answers
-from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly
+from ragtrace.traces.trace import Lineage
+from ragtrace_collector.assemble import AssemblePolicy, Assembly, TraceAnswers, _answers
 from ragtrace_collector.store.records import StoredSpans
 from tests.attack.graph_shapes import SHAPES
 from tests.attack.steps import Steps, counted_steps

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import grpc
 import pytest
 
-from ragtrace.backends import _jaeger_grpc
-from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends import jaeger
 from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backends.jaeger import JaegerGrpcReader
 from ragtrace.backends.otlp_sinks import OtlpGrpcSink
 from ragtrace.errors import ReadOversized, ReadUnavailable, SendRejected, SendUnconfirmed
 from ragtrace.traces.otlp import encode
@@ -58,7 +58,7 @@ async def jaeger_saying(method: Method, **access: Any) -> AsyncIterator[JaegerGr
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_jaeger_grpc, "MOST_READ_BYTES", MOST)
+    monkeypatch.setattr(jaeger, "MOST_READ_BYTES", MOST)
 
 
 @pytest.mark.usefixtures("small")

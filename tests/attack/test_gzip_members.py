@@ -13,7 +13,7 @@ import pytest
 from google.rpc import status_pb2
 
 from ragtrace.traces.otlp import encode, encode_json
-from ragtrace_collector.receive._gzip import inflated
+from ragtrace_collector.receive.http import inflated
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, running_collector
 from tests.rag_spans import rag_trace

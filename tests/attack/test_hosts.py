@@ -15,8 +15,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace_collector.config import parse_config
-from ragtrace_collector.web.errors import RequestRefused
-from ragtrace_collector.web.tokens import KnownHosts, digest_of
+from ragtrace_collector.web.tokens import KnownHosts, RequestRefused, digest_of
 from tests.integration.collector.certificates import Authority
 from tests.integration.collector.running import config_of, running_collector
 from tests.patience import PATIENCE_S

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from ragtrace_collector.receive import grpc as grpc_receiver
-from ragtrace_collector.receive import memory as room
+from ragtrace_collector.receive import intake as room
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.web import connections as crowd
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of

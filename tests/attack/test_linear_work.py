@@ -32,7 +32,7 @@ from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.records import RecordRow, record_of
 from ragtrace.sentences import split_sentences
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.log_records import read_logs
+from ragtrace.traces.logs import read_logs
 from ragtrace.traces.otlp import read_spans
 from ragtrace.traces.trace import Trace
 from tests.attack.hostile_judge import Said, completion, hostile_judge

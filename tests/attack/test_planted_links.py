@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.backends.otlp_file import OtlpFileSink
+from ragtrace.backends.otlp_sinks import OtlpFileSink
 from ragtrace.errors import RagtraceError, SendRefused
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace_collector.store.recovery import save_readable

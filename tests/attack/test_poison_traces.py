@@ -17,7 +17,7 @@ from ragtrace import semconv
 from ragtrace.cli.app import cli
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ledger.outcomes import MOST_CRASHES
+from ragtrace_collector.ledger import MOST_CRASHES
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.attack.graph_shapes import SHAPES
 from tests.backends.process import eventually

@@ -254,7 +254,7 @@ def started_on(
 SEND: Final = """
 import asyncio, os, sys
 from pathlib import Path
-from ragtrace.backends.otlp_file import OtlpFileSink
+from ragtrace.backends.otlp_sinks import OtlpFileSink
 
 if sys.argv[2] == "killed before it has synced":
     os.fsync = lambda descriptor: None

@@ -10,7 +10,7 @@ import pytest
 import ragtrace
 from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
-from ragtrace_collector.telemetry.exporters import open_metric_exporter, open_span_exporter
+from ragtrace_collector.telemetry.tracing import open_metric_exporter, open_span_exporter
 from tests.attack.clients import CLIENTS, CONTENT, SECRET
 from tests.attack.hostile_server import Hostile, Sent, hostile_server
 from tests.integration.cli.program import run

@@ -14,7 +14,7 @@ import pytest
 import ragtrace
 from ragtrace.backends import JaegerReader
 from ragtrace.backends import http_api as web
-from ragtrace.backends.search_windows import windows
+from ragtrace.backends.http_api import windows
 from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
 from ragtrace.errors import (
@@ -30,7 +30,7 @@ from ragtrace.errors import (
 from ragtrace.http import Body, BodyTooLarge
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.otlp import encode_json
-from ragtrace_collector.cli import accounts
+from ragtrace_collector.cli import places as accounts
 from tests.attack.clients import CLIENTS, SECRET
 from tests.attack.hostile_server import MIB, Sent, bomb_of, dripping, dripping_head, hostile_server, packed
 from tests.integration.cli.faulty_servers import FaultyServer, faulty_jaeger

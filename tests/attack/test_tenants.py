@@ -21,7 +21,7 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.service.collector import Collector
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, carriers_in, config_of, running_collector

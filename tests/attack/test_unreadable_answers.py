@@ -13,7 +13,7 @@ import pytest
 from ragtrace.backends import OtlpHttpSink
 from ragtrace.errors import SendRefused, SendUnconfirmed
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.deliver.outbox import MOST_UNREADABLE, DeliverStage
+from ragtrace_collector.deliver import MOST_UNREADABLE, DeliverStage
 from tests.attack.back_end import Answer, Rule, running_back_end
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until

@@ -24,7 +24,7 @@ from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.guard import guards_of
+from ragtrace_collector.judge import guards_of
 from ragtrace_collector.service.collector import Collector
 from tests.acceptance.replies import ANSWER
 from tests.attack.hostile_judge import HostileJudge, Said, completion, hostile_judge

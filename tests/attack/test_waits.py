@@ -18,10 +18,10 @@ from ragtrace.backends.http_api import HttpApi
 from ragtrace.backends.otlp_sinks import OtlpGrpcSink
 from ragtrace.durations import LONGEST_WAIT_S
 from ragtrace.errors import JudgeUnavailable, SendRetryable
-from ragtrace.http.retry import retry_after_s_of
+from ragtrace.http import retry_after_s_of
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.operations._instruments import Measurement
+from ragtrace_collector.operations.metrics import Measurement
 from tests.acceptance.replies import ANSWER
 from tests.attack.back_end import Answer, running_back_end
 from tests.attack.hostile_judge import Said, hostile_judge, well

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ragtrace.model import Sample
-from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
+from ragtrace.traces.attach import Addition, add_to_spans, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.postgres import PostgresServer

@@ -23,7 +23,7 @@ from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
 from ragtrace.sql import skip_locked
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Limits, Sampler
 from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
 from ragtrace_collector.store.records import Job, StoreUnavailable

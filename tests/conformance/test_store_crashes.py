@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.answers.summary import AnswerKey
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.stores.place import Place

@@ -11,7 +11,7 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, Sample, VerdictCounts
-from ragtrace.traces.additions import Addition, encode_addition
+from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.records import (
@@ -21,9 +21,9 @@ from ragtrace_collector.store.records import (
     JudgedInput,
     KeptCarrier,
     StoreUnavailable,
+    trace_key,
 )
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_key
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 

@@ -18,13 +18,10 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.model import Sample
-from ragtrace.traces.additions import Addition, encode_addition
+from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import TERMINAL, State
-from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import LeftOutAnswer, SamplingChanges
-from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
+from ragtrace_collector.ledger import TERMINAL, Ledger, State
+from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
@@ -32,9 +29,10 @@ from ragtrace_collector.store.records import (
     KeptCarrier,
     Outcome,
     QuarantineReason,
+    tenant_of,
+    trace_id_of,
 )
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 from tests.unit.answers.rows import a_row

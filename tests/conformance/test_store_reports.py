@@ -8,8 +8,7 @@ import pytest
 
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.ledger.account import Delivery
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import Delivery, State
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,

@@ -7,9 +7,14 @@ from dataclasses import replace
 
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
-from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
+from ragtrace_collector.sampling import (
+    EarlierDecision,
+    LeftOutAnswer,
+    LowAnswer,
+    SamplingChanges,
+    UsefulWindows,
+    WindowRow,
+)
 from ragtrace_collector.store.records import Job, Outcome, RelatedAnswer
 from ragtrace_collector.store.store import Store
 from tests.stores.place import Place

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from ragtrace import semconv
 from ragtrace.model import Label
-from ragtrace_collector.telemetry.score_table import (
+from ragtrace_collector.telemetry.scores import (
     PASS_SQUARED,
     SCORE,
     SCORE_PRODUCT,

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models import dashboard
 
 from ragtrace import semconv
 from ragtrace.model import Diagnosis, Label
-from ragtrace_collector.telemetry.score_table import (
+from ragtrace_collector.telemetry.scores import (
     CLAIMS,
     COST,
     DIMENSIONS,

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
 from ragtrace import semconv
-from ragtrace_collector.telemetry.score_table import DIMENSIONS, SCORE, Dimension
+from ragtrace_collector.telemetry.scores import DIMENSIONS, SCORE, Dimension
 from tests.dashboards.frames import PROMETHEUS
 from tests.dashboards.panels import rows
 from tests.dashboards.series import METRIC, MODEL_CHANGES, gauge, label

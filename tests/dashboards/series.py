@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind
-from ragtrace_collector.telemetry.score_table import DIMENSIONS, ScoreMetric, ScoreMetricKind
+from ragtrace_collector.operations.metrics import METRICS, Instrument, InstrumentKind
+from ragtrace_collector.telemetry.scores import DIMENSIONS, ScoreMetric, ScoreMetricKind
 
 __all__ = [
     "METRIC",

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models.tempo import MetricsQueryType, SearchTableTyp
 
 from ragtrace import semconv
 from ragtrace.model import Label, VerdictLabel
-from ragtrace_collector.telemetry.score_table import DIMENSIONS
+from ragtrace_collector.telemetry.scores import DIMENSIONS
 from tests.dashboards.frames import properties
 from tests.dashboards.series import METRIC
 

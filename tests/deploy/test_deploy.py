@@ -15,11 +15,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
-from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.operations._instruments import METRICS, Measurement, Readings
-from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.config.values import KafkaConfig
+from ragtrace_collector.operations.metrics import METRICS, Measurement, Readings, SelfMetrics
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.service.wiring import CANCEL_S
+from ragtrace_collector.service.collector import CANCEL_S
 from tests.backends.binary import required_binary
 from tests.backends.helm_program import Helm
 from tests.backends.otelcol import OtelCol

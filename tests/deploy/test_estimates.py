@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ragtrace_collector.telemetry.score_table import (
+from ragtrace_collector.telemetry.scores import (
     PASS_SQUARED,
     SCORE_PRODUCT,
     SCORE_SQUARED,

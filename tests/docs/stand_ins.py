@@ -20,7 +20,7 @@ import httpx
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ledger.outcomes import PENDING, State
+from ragtrace_collector.ledger import PENDING, State
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually

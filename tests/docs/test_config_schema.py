@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig, parse_config, schema_text
-from ragtrace_collector.config.schema import made_schema
+from ragtrace_collector.config.load import made_schema
 from tests.integration.cli.program import run
 
 ROOT = Path(__file__).parents[2]

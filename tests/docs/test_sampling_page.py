@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.config import parse_config
-from ragtrace_collector.config.sampling import (
-    FollowUpConfig,
-    RuleConfig,
-    SampleConfig,
-    SampleLimitConfig,
-)
-from ragtrace_collector.service.from_config import sampler_of
+from ragtrace_collector.config.sections import FollowUpConfig, RuleConfig, SampleConfig, SampleLimitConfig
+from ragtrace_collector.service.pipeline import sampler_of
 
 PAGE = (Path(__file__).parents[2] / "docs/sampling.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(sample:.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

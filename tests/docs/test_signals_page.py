@@ -10,10 +10,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.ledger.outcomes import vocabulary
-from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
-from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.telemetry.score_table import SCORE_METRICS
+from ragtrace_collector.ledger import vocabulary
+from ragtrace_collector.operations.metrics import METRICS, InstrumentKind, Measurement, Readings, SelfMetrics
+from ragtrace_collector.telemetry.scores import SCORE_METRICS
 from tests.dashboards.asked import metrics_in, read
 from tests.dashboards.quality import SOURCES, file_name
 

@@ -18,7 +18,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
 
-from ragtrace_collector.store.maintenance import send_again
+from ragtrace_collector.store.open import send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually

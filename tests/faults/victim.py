@@ -30,7 +30,7 @@ _STOP_TIMEOUT_S: Final = PATIENCE_S
 # A server that has imported everything and runs nothing forks each collector off: that takes milliseconds.
 _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
-    ["ragtrace_collector.service.wiring", "ragtrace.judge.scripted", "tests.faults.victim"]
+    ["ragtrace_collector.service.collector", "ragtrace.judge.scripted", "tests.faults.victim"]
 )
 
 
@@ -117,7 +117,7 @@ def _run(folder: str, config: str, blow: Blow, ready: Connection) -> None:
     os.environ["JUDGE_KEY"] = "test"
     from ragtrace.errors import RagtraceError
     from ragtrace_collector.config import parse_config
-    from ragtrace_collector.service.wiring import run_collector
+    from ragtrace_collector.service.collector import run_collector
 
     try:
         asyncio.run(

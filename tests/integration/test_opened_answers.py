@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
-from ragtrace.answer_sources.sources import TraceSource
+from ragtrace.answer_sources import SearchProgress, TraceSource, find_answers, open_source, store_source
 from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
@@ -118,7 +117,7 @@ def of_store(folder: Path) -> AnswerSource:
 def old_jaeger(jaeger: Jaeger) -> AnswerSource:
     reader = JaegerReader(jaeger.query_url)
     reader._version = V2
-    return TraceSource(reader, name="jaeger")
+    return TraceSource(reader=reader, name="jaeger")
 
 
 async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(

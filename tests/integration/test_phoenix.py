@@ -12,8 +12,8 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
+from ragtrace.backends.http_api import windows
 from ragtrace.backends.phoenix import PhoenixReader
-from ragtrace.backends.search_windows import windows
 from ragtrace.errors import SendRejected
 from ragtrace.model import RagRecord, Sample
 from ragtrace.ports import TraceQuery

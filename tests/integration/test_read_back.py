@@ -12,9 +12,8 @@ import httpx
 import pytest
 
 from ragtrace.backends import open_reader
-from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
-from ragtrace.backends.jaeger import V2, JaegerReader
-from ragtrace.backends.search_windows import windows
+from ragtrace.backends.http_api import windows
+from ragtrace.backends.jaeger import V2, JaegerGrpcReader, JaegerReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ReadError
 from ragtrace.model import RagRecord

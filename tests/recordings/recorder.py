@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ragtrace.traces._otlp_json import to_json
+from ragtrace.traces._otlp_values import to_json
 from tests.recordings.applications.application import Application, Json
 from tests.recordings.applications.table import APPLICATIONS
 from tests.recordings.applications.two_services import ENDPOINT

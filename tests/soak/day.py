@@ -29,7 +29,7 @@ from random import Random
 from typing import Any
 
 from ragtrace.traces.otlp import encode
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process

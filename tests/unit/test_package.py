@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import ragtrace
-from ragtrace.capture.libraries._table import LIBRARIES
+from ragtrace.capture.libraries.instrumentors import LIBRARIES
 from tests.patience import PATIENCE_S
 from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.wheel import build_wheel
@@ -106,7 +106,7 @@ def test_grpc_is_loaded_when_its_exporter_is_built(settings: str, brought: set[s
     loaded = loaded_by(
         "import os, sys; os.environ['OTEL_TRACES_EXPORTER'] = 'console'\n"
         "import ragtrace; from ragtrace import instrument, rag, retrieval, generation\n"
-        "import ragtrace.capture.pipeline, ragtrace.http.exporters\n"
+        "import ragtrace.capture.pipeline, ragtrace.http\n"
         "assert 'grpc' not in sys.modules\n"
         f"instrument({settings}{', ' if settings else ''}only=[])"
     )

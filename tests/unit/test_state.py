@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import make_state_folder, state_folder
+from ragtrace.files import make_state_folder, state_folder
 
 
 @pytest.fixture(autouse=True)

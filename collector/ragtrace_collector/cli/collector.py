@@ -134,9 +134,10 @@ def _serve(
     Without a ``config`` it is read: a worker that is started again takes what the file says then.
     """
     with needs_extra("collector"):
+        from ragtrace_collector.service.collector import run_collector
         from ragtrace_collector.service.pipeline import Role
-        from ragtrace_collector.service.wiring import run_collector
-        from ragtrace_collector.telemetry import logs, verdict_log
+        from ragtrace_collector.telemetry.logs import log_to_stderr
+        from ragtrace_collector.telemetry.scores import log_verdicts
 
     def read() -> CollectorConfig:
         return _read(options).of_worker(worker)
@@ -147,9 +148,9 @@ def _serve(
             _say_ready(running)
 
     config = config or read()
-    logs.log_to_stderr(config.log_level, config.log_format)
+    log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
-        verdict_log.log_verdicts()
+        log_verdicts()
     running = run_collector(
         config,
         role=Role(options.role),

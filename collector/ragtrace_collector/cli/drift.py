@@ -71,9 +71,8 @@ def drift(action: str, options: DriftOptions) -> None:
 
 
 async def _run(config: CollectorConfig) -> None:
-    from ragtrace_collector.drift.check import DriftCheck
-    from ragtrace_collector.store.budget import BudgetRows
-    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.drift import DriftCheck
+    from ragtrace_collector.store.budget import BudgetRows, DriftRuns
     from ragtrace_collector.store.open import cipher_of, database_of
     from ragtrace_collector.store.store import open_tables
 
@@ -90,7 +89,7 @@ async def _run(config: CollectorConfig) -> None:
 
 
 async def _accept(config: CollectorConfig) -> None:
-    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.store.budget import DriftRuns
     from ragtrace_collector.store.open import cipher_of, database_of
     from ragtrace_collector.store.store import open_tables
 
@@ -100,7 +99,7 @@ async def _accept(config: CollectorConfig) -> None:
 
 def _read(config: CollectorConfig) -> _Shown:
     from ragtrace.drift.evidence import DRIFT_FROM
-    from ragtrace_collector.store.drift import read_models, read_runs
+    from ragtrace_collector.store.budget import read_models, read_runs
     from ragtrace_collector.store.open import database_of
 
     with database_of(config.store).reading() as db:
@@ -127,7 +126,7 @@ class _Shown:
     @property
     def earlier(self) -> Sequence[AnchorRun]:
         """The complete runs that the last one is compared with."""
-        from ragtrace_collector.drift.check import series_of
+        from ragtrace_collector.drift import series_of
 
         return series_of(self.runs, self.last) if self.last else ()
 

@@ -17,7 +17,7 @@ from ragtrace.cli.options import FILE
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
-from ragtrace_collector.cli.answer_place import PlaceOptions
+from ragtrace_collector.cli.places import PlaceOptions
 
 if TYPE_CHECKING:
     from ragtrace.answers.index.reading import AnswerIndex
@@ -103,7 +103,7 @@ def export_records(choice: ChoiceOptions, place: PlaceOptions, output: RecordsOu
     """
     import asyncio
 
-    from ragtrace.files.private import replace_file
+    from ragtrace.files import replace_file
 
     with needs_extra("collector"):
         import yaml  # noqa: F401 -- its absence is told before anything starts
@@ -140,8 +140,8 @@ async def _collected(
 ) -> tuple[RecordExport, Mapping[AnswerKey, Sequence[Review]]]:
     from ragtrace.answers.port import AnswerGone, OpenedAnswer, TrafficScope
     from ragtrace.clock import SystemClock
-    from ragtrace_collector.cli.answer_place import open_place
     from ragtrace_collector.cli.following import searched
+    from ragtrace_collector.cli.places import open_place
     from ragtrace_collector.ui.answers import RecordExport
 
     labels, reviewed = await _labels(choice, reviews) if reviews else ({}, {})
@@ -173,7 +173,7 @@ async def _collected(
 
 
 def _reviews_file(config: CollectorConfig, place: PlaceOptions, output: RecordsOutput) -> Path:
-    from ragtrace.files.state import state_folder
+    from ragtrace.files import state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, reviews_of
 
     if output.reviews:

@@ -14,7 +14,7 @@ from ragtrace.cli.outcomes import print_failures
 from ragtrace.cli.render import many, one_line, open_console, print_json, talk
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, MetricResult
-from ragtrace_collector.cli.answer_place import OpenedPlace, PlaceOptions, open_place
+from ragtrace_collector.cli.places import OpenedPlace, PlaceOptions, open_place
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,16 +15,16 @@ from ragtrace.cli.render import many, one_line, open_console, print_indented, pr
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.cli.times import duration
 from ragtrace.clock import SystemClock
-from ragtrace_collector.cli.accounts import LedgerOptions
+from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ragtrace.budget import LimitUsage
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ledger.account import Account, Ledger
+    from ragtrace_collector.ledger import Account, Ledger
     from ragtrace_collector.store.database import Database
-    from ragtrace_collector.store.maintenance import RefusedDeliveries
+    from ragtrace_collector.store.open import RefusedDeliveries
 
 
 Key = Literal["state", "reason", "rule", "service", "tenant"]
@@ -121,8 +121,7 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
     config = place.config()
     from ragtrace.sync import wait_for
     from ragtrace_collector.store.ledger import take_stock
-    from ragtrace_collector.store.maintenance import refused, send_again
-    from ragtrace_collector.store.open import database_of
+    from ragtrace_collector.store.open import database_of, refused, send_again
 
     database = database_of(place.section_of(config))
     if count.sends_refused:
@@ -134,8 +133,8 @@ def _read(place: LedgerOptions, count: CountOptions) -> _Report:
 
 def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
     from ragtrace.budget.reserve import status
-    from ragtrace_collector.drift.check import drift_budget
-    from ragtrace_collector.judge.guard import budget_of
+    from ragtrace_collector.drift import drift_budget
+    from ragtrace_collector.judge import budget_of
     from ragtrace_collector.store.budget import SpentRows
 
     budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
@@ -231,7 +230,7 @@ def _title(report: _Report) -> str:
 
 
 def _below(report: _Report) -> Iterator[str]:
-    from ragtrace_collector.ledger.outcomes import PARTLY
+    from ragtrace_collector.ledger import PARTLY
 
     found = report.ledger
     if partly := found.by(lambda account: account.outcome).get(PARTLY):
@@ -271,7 +270,7 @@ def _told(by: Key, key: str) -> dict[str, Any]:
     """Return what a state or reason means, for those two keys."""
     if by not in ("state", "reason"):
         return {}
-    from ragtrace_collector.ledger.outcomes import meaning_of
+    from ragtrace_collector.ledger import meaning_of
 
     state, _, reason = key.partition(":")
     return meaning_of(state, reason)._asdict()

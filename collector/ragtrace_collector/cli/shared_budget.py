@@ -92,7 +92,7 @@ def read_shared_budget(config: Path) -> CollectorBudget:
         ConfigError: it cannot be read.
     """
     from ragtrace_collector.config import load_config
-    from ragtrace_collector.judge.guard import budget_of
+    from ragtrace_collector.judge import budget_of
 
     read = load_config(config, needs_secrets=False)
     return CollectorBudget(store=read.store, budget=budget_of("backfill", read.budget.backfill))

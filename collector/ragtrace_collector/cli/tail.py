@@ -10,7 +10,7 @@ import click
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import JsonOption
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace_collector.cli.answer_place import PlaceOptions
+from ragtrace_collector.cli.places import PlaceOptions
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
 """The values of `ragtrace.model.Label`."""

@@ -16,7 +16,7 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import print_json, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
-from ragtrace_collector.cli.answer_place import PlaceOptions, open_place
+from ragtrace_collector.cli.places import PlaceOptions, open_place
 
 if TYPE_CHECKING:
     from socket import socket
@@ -90,7 +90,7 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
     from ragtrace.clock import SystemClock
     from ragtrace_collector.operations.signals import Signals
     from ragtrace_collector.ui.serving import configured_app, serve_until
-    from ragtrace_collector.web.auth import check_page, open_auth
+    from ragtrace_collector.web.server import check_page, open_auth
 
     clock = SystemClock()
     config = _configured(place, page)
@@ -113,7 +113,7 @@ def _opened_reviews(
     config: CollectorConfig, place: PlaceOptions, page: PageOptions
 ) -> AbstractAsyncContextManager[ReviewPlace]:
     from ragtrace.backends import open_sink
-    from ragtrace.files.state import make_state_folder, state_folder
+    from ragtrace.files import make_state_folder, state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, open_configured_reviews
     from ragtrace_collector.ui.serving import open_reviews
 

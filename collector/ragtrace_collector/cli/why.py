@@ -12,10 +12,10 @@ from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, rough_duration
 from ragtrace.cli.settings import command, takes
-from ragtrace_collector.cli.accounts import LedgerOptions
+from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
-    from ragtrace_collector.ledger.account import AnswerStatus
+    from ragtrace_collector.ledger import AnswerStatus
     from ragtrace_collector.operations.why import EvaluationStatus, OpenSpans, TraceState, TraceStatus
 
 
@@ -87,7 +87,7 @@ def _lines(standing: TraceStatus) -> Iterator[str]:
 
 
 def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
-    from ragtrace_collector.ledger.outcomes import State, meaning_of
+    from ragtrace_collector.ledger import State, meaning_of
 
     reason = f", {one_line(answer.reason)}" if answer.reason else ""
     owner = ", ".join(

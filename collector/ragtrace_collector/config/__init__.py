@@ -5,9 +5,8 @@ from ragtrace_collector.config.load import (
     load_config,
     load_sampling,
     parse_config,
+    schema_text,
 )
-from ragtrace_collector.config.sampling import FollowUpConfig, SampleConfig
-from ragtrace_collector.config.schema import schema_text
 from ragtrace_collector.config.sections import (
     AssembleConfig,
     AttachConfig,
@@ -15,17 +14,14 @@ from ragtrace_collector.config.sections import (
     EvaluateConfig,
     ExportConfig,
     ExtractConfig,
+    FollowUpConfig,
     JudgeConfig,
     MappingConfig,
     MetricConfig,
     ReceiveConfig,
+    SampleConfig,
     SecondJudgeConfig,
     StoreConfig,
     TelemetryConfig,
 )
-from ragtrace_collector.config.security import (
-    ReceiveTlsConfig,
-    TlsConfig,
-    TokenConfig,
-    TokenLimitsConfig,
-)
+from ragtrace_collector.config.values import ReceiveTlsConfig, TlsConfig, TokenConfig, TokenLimitsConfig

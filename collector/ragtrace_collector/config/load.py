@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import base64
+import difflib
+import json
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from ragtrace.drift.runs import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
-from ragtrace_collector.config._changes import change
-from ragtrace_collector.config._problems import problems
-from ragtrace_collector.config._references import MissingValue, References
-from ragtrace_collector.config.budget import DriftConfig
-from ragtrace_collector.config.sampling import SampleConfig
+from ragtrace.validation import in_words
 from ragtrace_collector.config.sections import (
     CollectorConfig,
     MetricConfig,
     ReceiveConfig,
+    SampleConfig,
     SecondJudgeConfig,
+    store_at,
 )
+from ragtrace_collector.config.values import DriftConfig, Section
+from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:
     import yaml
+
+log = logging.getLogger("ragtrace.collector")
+
 
 _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
@@ -237,3 +248,289 @@ def _fault(error: yaml.YAMLError) -> str:
 
 def _kind(document: object) -> str:
     return "nothing" if document is None else f"a {type(document).__name__}"
+
+
+_REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
+_MOST_FILE_BYTES: Final = 1 << 20
+
+
+class MissingValue(ConfigError):
+    """An environment variable or a file that the configuration names is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Resolves references to the environment and to files."""
+
+    where: str
+    """The configuration file, for messages. They never quote a value."""
+    environ: Mapping[str, str]
+    folder: Path
+    """The folder of relative paths."""
+    needs_secrets: bool = True
+    """Whether a reference to nothing is an error: else a random key stands in for it."""
+    missing: dict[str, MissingValue] = field(default_factory=dict)
+    """What each of these keys stands in for."""
+
+    def filled(self, node: Any, *, key: str = "") -> Any:
+        """Replace the references in the values of a document.
+
+        Raises:
+            ConfigError: an environment variable or a file is missing; names the key.
+        """
+        if isinstance(node, dict):
+            return {name: self.filled(child, key=f"{key}.{name}".lstrip(".")) for name, child in node.items()}
+        if isinstance(node, list):
+            return [self.filled(child, key=f"{key}[{place}]") for place, child in enumerate(node)]
+        if not isinstance(node, str) or "${" not in node:
+            return node
+        filled = _REFERENCE.sub(lambda match: self._value(match, key), node)
+        whole = _REFERENCE.fullmatch(node)
+        return _typed(filled) if whole and whole[1] else filled
+
+    def _value(self, match: re.Match[str], key: str) -> str:
+        name, default, path = match[1], match[2], match[3]
+        if path is not None:
+            return self._text_in(self.folder / path, key)
+        if name in self.environ:
+            return self.environ[name]
+        if default is not None:
+            return default
+        return self._stand_in(
+            MissingValue(
+                f"{self.where}: `{key}` needs the environment variable {name}: "
+                f"set it, or write ${{env:{name}:-default}}"
+            )
+        )
+
+    def _text_in(self, path: Path, key: str) -> str:
+        try:
+            with path.open("rb") as file:
+                _warn_if_open_to_others(path, os.fstat(file.fileno()))
+                text = file.read(_MOST_FILE_BYTES).decode()
+        except (OSError, ValueError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+            return self._stand_in(
+                MissingValue(f"{self.where}: `{key}`: the file {str(path)!r} cannot be read: {why}")
+            )
+        return text.removesuffix("\n").removesuffix("\r")
+
+    def _stand_in(self, missing: MissingValue) -> str:
+        if self.needs_secrets:
+            raise missing
+        key = base64.b64encode(secrets.token_bytes(32)).decode().replace("/", "+")  # a path would join two
+        self.missing[key] = missing
+        return key
+
+
+def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:
+    # Only for our own file: the mode of a container's secrets cannot be changed.
+    if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        log.warning("%s can be read by other users: chmod 600", path, extra=event("secret_exposed"))
+
+
+def _typed(text: str) -> Any:
+    """Give a value that is a single reference the type that its text would have in the file."""
+    try:
+        import yaml
+    except ModuleNotFoundError:  # options without a file, in the core
+        return text
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # a key may begin with any character; 2024-13-01 is no date
+        return text
+    if isinstance(value, bool | list | dict | None):
+        return value
+    return value if isinstance(value, int | float) and str(value) == text else text  # a key may be 007 or 1e5
+
+
+def problems(errors: list[ErrorDetails]) -> list[str]:
+    """Return one line for each error of a validation."""
+    return list(dict.fromkeys(_problem(error) for error in _root_causes(errors)))
+
+
+def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Omit that a list is too short if one of its items is wrong."""
+    places = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places)
+    ]
+
+
+def _problem(error: ErrorDetails) -> str:
+    location = list(error["loc"])
+    key = _dotted(location)
+    if error["type"] == "extra_forbidden":
+        return f"unknown key `{key}`{_suggestion(location)}"
+    if error["type"] == "missing":
+        return f"`{key}` is missing"
+    message = in_words(error)
+    return f"`{key}`: {message}" if key else message
+
+
+def _dotted(location: list[int | str]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).lstrip(".")
+
+
+def _suggestion(location: list[int | str]) -> str:
+    known = list(_known_keys(location[:-1]))
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    if close:
+        return f": did you mean `{close[0]}`?"
+    return f": there is {', '.join(f'`{name}`' for name in known)}" if known else ""
+
+
+def _known_keys(location: list[int | str]) -> Iterator[str]:
+    section: type[BaseModel] | None = CollectorConfig
+    for part in location:
+        if isinstance(part, int) or section is None:
+            continue
+        field = section.model_fields.get(part)
+        section = _section_in(field.annotation) if field else None
+    if section is not None:
+        yield from section.model_fields
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    candidates = [annotation]
+    for each in candidates:  # it grows: sections stand in tuples, unions and annotations
+        candidates.extend(getattr(each, "__args__", ()))
+        candidates.extend([each.__origin__] if hasattr(each, "__metadata__") else [])
+    sections = (each for each in candidates if isinstance(each, type) and issubclass(each, Section))
+    return cast("type[BaseModel] | None", next(sections, None))
+
+
+_SHORT: Final = {"second": "use", "metrics": "name"}
+"""What the text says that a section may be written as."""
+
+
+def change(document: dict[str, Any], key: str, value: object) -> None:
+    """Set a key. An item of a list is named by its number, its ``name``, or ``*`` for each.
+
+    Raises:
+        ConfigError: the path leads into a value, or to an item that is not there.
+    """
+    *parents, last = key.split(".")
+    if not all((*parents, last)):
+        raise ConfigError(f"`{key}` is no key: write SECTION.NAME, such as judge.timeout")
+    _set(document, parents, last, value, key)
+
+
+def _set(node: Any, parents: list[str], last: str, value: object, key: str) -> None:
+    if isinstance(node, dict) and not parents:
+        node[last] = value
+        return
+    here = parents[0] if parents else last
+    if isinstance(node, dict):
+        inner = node.get(here)
+        if inner is None:
+            inner = [{"name": "faithfulness"}] if here == "metrics" else {}
+        if here == "store":
+            inner = store_at(inner)
+        elif isinstance(inner, str) and here in _SHORT:
+            inner = {_SHORT[here]: inner}
+        if isinstance(inner, list):
+            inner = [{_SHORT[here]: one} if isinstance(one, str) and here in _SHORT else one for one in inner]
+        node[here] = inner
+        _set(inner, parents[1:], last, value, key)
+    elif isinstance(node, list):
+        chosen = [number for number, item in enumerate(node) if here in ("*", str(number), _name(item))]
+        if not chosen:
+            there = ", ".join(f"`{_name(item) or number}`" for number, item in enumerate(node))
+            raise ConfigError(f"`{key}`: there is no `{here}`, but {there or 'an empty list'}")
+        for number in chosen:
+            if parents:
+                _set(node[number], parents[1:], last, value, key)
+            else:
+                node[number] = value
+    else:
+        raise ConfigError(f"`{key}`: `{here}` is below a value, which has no keys")
+
+
+def _name(item: object) -> str:
+    return str(item.get("name", "")) if isinstance(item, dict) else str(item)
+
+
+_REFERENCE_DEFINITION: Final = {
+    "title": "Reference",
+    "description": "To the environment or to a file: ${env:NAME}, ${env:NAME:-default}, ${file:PATH}.",
+    "type": "string",
+    "pattern": r"\$\{(env|file):[^}]+\}",
+}
+_TO_REFERENCE: Final = {"$ref": "#/$defs/Reference"}
+_NOISE: Final = ("title", "default", "writeOnly", "gt", "ge", "lt")
+_SUBSCHEMAS: Final = ("items", "additionalProperties")
+
+
+def schema_text() -> str:
+    """Return the collector's schema."""
+    return (files("ragtrace_collector") / "collector.schema.json").read_text("utf-8")
+
+
+def made_schema() -> str:
+    """Generate the schema from the sections."""
+    import yaml  # the core reads settings without it
+
+    made = CollectorConfig.model_json_schema()
+    definitions = {name: _cleaned(each) for name, each in made.pop("$defs").items()}
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_cleaned(made),
+        "title": "The ragtrace collector's configuration",
+        "$defs": {**definitions, "Reference": _REFERENCE_DEFINITION},
+    }
+    _set_defaults(schema, yaml.safe_load(default_config_text()), schema["$defs"])
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _cleaned(schema: Any) -> Any:
+    """Remove entries without information, and allow a reference for each value."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: value for name, value in schema.items() if name not in _NOISE}
+    for name in _SUBSCHEMAS:
+        if isinstance(kept.get(name), dict):
+            kept[name] = _or_reference(_cleaned(kept[name]))
+    if "anyOf" in kept:
+        kept["anyOf"] = [_cleaned(each) for each in kept["anyOf"]]
+    if "properties" in kept:
+        kept["properties"] = {
+            name: _or_reference(_cleaned(each)) for name, each in schema["properties"].items()
+        }
+    return kept
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    if _takes_any_text(schema):
+        return schema
+    if set(schema) == {"anyOf"}:
+        return {"anyOf": [*schema["anyOf"], _TO_REFERENCE]}
+    return {"anyOf": [schema, _TO_REFERENCE]}
+
+
+def _takes_any_text(schema: Mapping[str, Any]) -> bool:
+    if "anyOf" in schema:
+        return any(_takes_any_text(each) for each in schema["anyOf"])
+    return schema.get("type") == "string" and not schema.keys() & {"pattern", "enum", "const", "maxLength"}
+
+
+def _set_defaults(schema: dict[str, Any], values: Mapping[str, Any], definitions: Mapping[str, Any]) -> None:
+    """Write the defaults as in the commented file: ``5s``, not the parsed value."""
+    for name, value in values.items():
+        place = schema["properties"][name]
+        if not isinstance(value, dict | list):
+            place["default"] = value
+        elif isinstance(value, dict):
+            for section in _sections(place, definitions):
+                _set_defaults(section, value, definitions)
+
+
+def _sections(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in schema.get("anyOf", [schema]):
+        found = definitions.get(each.get("$ref", "").removeprefix("#/$defs/"))
+        if found and "properties" in found:
+            yield found

@@ -1,12 +1,13 @@
-"""The kinds of values that a configuration holds, and what is said where one is wrong."""
+"""The kinds of values that a configuration holds, and the sections that others hold."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,11 +19,15 @@ from pydantic import (
     GetJsonSchemaHandler,
     SecretStr,
     WithJsonSchema,
+    field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
+from ragtrace.budget import Limit
 from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
+from ragtrace.http import ClientTls
 from ragtrace.judge.spec import check_headers
 from ragtrace.traces.extract import AttributePath
 
@@ -211,3 +216,222 @@ PostgresUrl = Annotated[SecretStr, AfterValidator(_postgres_url)]
 def nanoseconds(duration: timedelta) -> int:
     """Return a duration as clocks count."""
     return int(duration.total_seconds() * 1e9)
+
+
+_SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class TlsConfig(Section):
+    """How a connection that goes out is secured, beyond what the system's own certificates do."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def opened(self) -> ClientTls:
+        """Return what clients take."""
+        return ClientTls(ca=self.ca, cert=self.cert, key=self.key)
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> TlsConfig:
+        if (self.cert is None) is not (self.key is None):
+            raise ValueError("`cert` and `key` belong together: name both files, or none")
+        return self
+
+
+class ReceiveTlsConfig(Section):
+    """The receivers' certificate, and whose certificates they ask for."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+class TokenLimitsConfig(Section):
+    """What one token may send a minute."""
+
+    spans: int | None = Field(default=None, gt=0)
+    bytes: Size | None = None
+
+
+class TokenConfig(Section):
+    """One bearer token, by its digest: the token itself is stored nowhere."""
+
+    name: str = Field(min_length=1)
+    sha256: str
+    tenant: str | None = Field(default=None, min_length=1)
+    may: tuple[Literal["send", "read", "review"], ...] = Field(default=("send",), min_length=1)
+    limits: TokenLimitsConfig = TokenLimitsConfig()
+
+    @field_validator("sha256")
+    @classmethod
+    def _is_digest(cls, value: str) -> str:
+        if not _SHA256.fullmatch(value):
+            # not quoted: it may be the token itself
+            raise ValueError("write the 64 hex digits of the token's SHA-256, never the token itself")
+        return value.lower()
+
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PLACEHOLDER: Final = "{topic}"
+_OWN_OPTIONS: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "group.id",
+        "metadata.broker.list",
+        "partition.assignment.strategy",
+        "transactional.id",
+    }
+)
+"""Options of librdkafka that the collector sets itself: delivery depends on them, or a key here has them."""
+
+
+def _topic(value: str) -> str:
+    if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+        raise ValueError(
+            "write the name of a topic: at most 249 letters, digits, dots, underscores and hyphens"
+        )
+    return value
+
+
+def _dead_letter(value: str) -> str:
+    _topic(value.replace(_PLACEHOLDER, "topic"))
+    return value
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
+
+
+Brokers = Annotated[
+    tuple[Address, ...], Field(min_length=1), BeforeValidator(one_or_more), AlternativeForm("string")
+]
+
+
+class KafkaConfig(Section):
+    """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
+
+    brokers: Brokers
+    topics: Annotated[
+        tuple[Topic, ...], Field(min_length=1), BeforeValidator(one_or_more), AlternativeForm("string")
+    ] = ("otlp_spans",)
+    group: str = Field(default="ragtrace", min_length=1)
+    dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
+    tenant: str | None = Field(default=None, min_length=1)
+    options: dict[str, SecretStr] = {}
+    """Of librdkafka, by its names: how the brokers are reached and the member is known."""
+
+    def client_settings(self) -> dict[str, Any]:
+        """Return what librdkafka needs for a connection. It holds secrets."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": ",".join(self.brokers),
+            "client.id": "ragtrace",
+            # the callbacks say it: librdkafka would write lines of its own, the worst ones at any level
+            "log_level": 0,
+            "logger": _SILENT,
+            "topic.metadata.refresh.interval.ms": _REFRESH_MS,
+        }
+        return {**settings, **{name: value.get_secret_value() for name, value in self.options.items()}}
+
+    @property
+    def sends_open_password(self) -> bool:
+        """Whether other machines could read the password on its way."""
+        return (
+            self._option("security.protocol").upper() == "SASL_PLAINTEXT"
+            and (self._option("sasl.mechanism") or self._option("sasl.mechanisms")).upper() == "PLAIN"
+            and not all(map(_is_here, self.brokers))
+        )
+
+    def _option(self, name: str) -> str:
+        value = self.options.get(name)
+        return value.get_secret_value() if value else ""
+
+    @field_validator("options")
+    @classmethod
+    def _leaves_own_options(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        own = sorted(_OWN_OPTIONS & value.keys())
+        if own:
+            raise ValueError(f"{own[0]!r} is set by the collector: use the other keys of `receive.kafka`")
+        return value
+
+    def dead_letter_topic(self, topic: str) -> str | None:
+        """Return the topic that gets what cannot be used of this one; ``None`` if none does."""
+        return self.dead_letter and self.dead_letter.replace(_PLACEHOLDER, topic)
+
+    @model_validator(mode="after")
+    def _reads_no_dead_letters(self) -> KafkaConfig:
+        for topic in self.topics:
+            if self.dead_letter_topic(topic) in self.topics:
+                raise ValueError(
+                    f"`dead_letter` of {topic!r} is one of `topics`: dead letters would be read again"
+                )
+        return self
+
+
+def _is_here(address: str) -> bool:
+    return address.rpartition(":")[0] in {"localhost", "127.0.0.1", "[::1]"}
+
+
+_REFRESH_MS: Final = 30_000
+_SILENT: Final = logging.Logger("ragtrace.librdkafka", logging.CRITICAL + 1)  # noqa: LOG001 -- nobody's child
+
+
+_AMOUNT: Final = re.compile(r"(\d{1,15}(?:\.\d+)?) *(calls|tokens|usd)", re.IGNORECASE)
+_MOST_USD: Final = 1e9
+
+
+def limit_of(amounts: tuple[str, ...]) -> Limit:
+    """Return what amounts such as ``5 USD`` and ``1000 calls`` allow in one window.
+
+    Raises:
+        ValueError: one is no amount, or two limit the same.
+    """
+    found: dict[str, float] = {}
+    for each in amounts:
+        amount = _AMOUNT.fullmatch(each.strip())
+        number, unit = (float(amount[1]), amount[2].lower()) if amount else (0.0, "")
+        if not number or (number >= _MOST_USD and unit == "usd") or (unit != "usd" and number % 1):
+            raise ValueError("write an amount such as 5 USD, 1000 calls or 200000 tokens, or a list of them")
+        if unit in found:
+            raise ValueError(f"two amounts of {unit}: write one")
+        found[unit] = number
+    whole = {unit: int(found[unit]) if unit in found else None for unit in ("calls", "tokens")}
+    return Limit.of(calls=whole["calls"], tokens=whole["tokens"], usd=found.get("usd"))
+
+
+def _readable(amounts: tuple[str, ...]) -> tuple[str, ...]:
+    limit_of(amounts)
+    return amounts
+
+
+Amounts = Annotated[
+    tuple[str, ...], AfterValidator(_readable), BeforeValidator(one_or_more), AlternativeForm("string")
+]
+
+
+class BudgetPeriodsConfig(Section):
+    """Limits by the length of their windows. All hold."""
+
+    minute: Amounts = ()
+    day: Amounts = ()
+    month: Amounts = ()
+
+
+class BudgetConfig(Section):
+    """What judging may cost, live and in back-fill, and what happens when it is spent."""
+
+    live: BudgetPeriodsConfig = BudgetPeriodsConfig()
+    backfill: BudgetPeriodsConfig = BudgetPeriodsConfig()
+    at_limit: Literal["stop", "lower_rate"] = "stop"
+
+
+class DriftConfig(Section):
+    """The drift check: off without ``anchors``, since it asks the judge, which costs money."""
+
+    anchors: str | None = None
+    """A file of labeled answers, or ``builtin``."""
+    budget: Amounts = ()
+    """What all checks of a UTC day may spend, apart from ``budget.live``."""

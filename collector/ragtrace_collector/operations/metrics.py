@@ -5,23 +5,426 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from enum import Enum
 from functools import partial
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics import Exemplar, MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricReader,
+    MetricsData,
+    NumberDataPoint,
+    PeriodicExportingMetricReader,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as MetricFamily
+from prometheus_client.registry import Collector as FamilyCollector
+from prometheus_client.samples import Exemplar as SampleExemplar
 
 from ragtrace import semconv
-from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
-from ragtrace_collector.operations._score_points import ScoreFamilies, otlp_of
-from ragtrace_collector.telemetry.exporters import own_resource
-from ragtrace_collector.telemetry.scores import Scores
+from ragtrace_collector.ledger import PENDING, TERMINAL, Ledger
+from ragtrace_collector.telemetry.counters import Counts
+from ragtrace_collector.telemetry.scores import (
+    BOUNDS,
+    SCORE_METRICS,
+    Labels,
+    ScoreExemplar,
+    ScoreHistogram,
+    ScoreMetric,
+    ScoreMetricKind,
+    Scores,
+)
+from ragtrace_collector.telemetry.tracing import own_resource
+
+
+class InstrumentKind(Enum):
+    """How a metric's value changes."""
+
+    COUNTER = "counter"
+    """Grows since the process started."""
+    GAUGE = "gauge"
+    """Goes up and down."""
+
+
+class Instrument(NamedTuple):
+    """One metric. Units are UCUM codes, as in OpenTelemetry."""
+
+    name: str
+    kind: InstrumentKind
+    unit: str
+    description: str
+
+
+class Measurement(NamedTuple):
+    """One value of a metric, with the attributes that identify its series."""
+
+    value: float
+    attributes: Mapping[str, str] = {}
+
+
+Readings = Mapping[str, Sequence[Measurement]]
+"""Values by metric name, read at one moment, so that sums add up."""
+
+
+def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Measurement]]:
+    """Return the values of the ledger and the counters. Each was read at one moment, so that sums add up."""
+    return {
+        **{counter_name(counted): (Measurement(counters[counted.value]),) for counted in Counts},
+        "ragtrace.answers.seen": (Measurement(ledger.seen),),
+        "ragtrace.answers": tuple(_answers(ledger)),
+        "ragtrace.answers.superseded": (Measurement(ledger.superseded),),
+        "ragtrace.answers.oldest_pending": (Measurement(ledger.age_s(now_ns)),),
+        "ragtrace.traces.open": (Measurement(ledger.open_traces),),
+        "ragtrace.traces.held": (Measurement(ledger.held_traces),),
+        "ragtrace.traces.poison": (Measurement(ledger.poison_traces),),
+        "ragtrace.traces.unread": tuple(_unread(ledger)),
+        "ragtrace.outbox": tuple(
+            Measurement(number, {"sink": sink, "state": state})
+            for sink, sums in ledger.outbox_items.items()
+            for state, number in sums.items()
+            if state != "put"
+        ),
+        "ragtrace.dead_letters": tuple(
+            Measurement(number, {"reason": reason}) for reason, number in ledger.dead_letters.items()
+        ),
+        "ragtrace.store.size": (Measurement(ledger.store_bytes),),
+    }
+
+
+def _answers(ledger: Ledger) -> Iterator[Measurement]:
+    """Yield every state and reason seen so far, zeros included, so that no series stops at its last value."""
+    sums: Counter[tuple[str, str]] = Counter({(state, ""): 0 for state in (*PENDING, *TERMINAL)})
+    for account in ledger.accounts:
+        sums[account.state, account.reason] += account.number
+    for (state, reason), number in sums.items():
+        yield Measurement(number, {"state": state, "reason": reason})
+
+
+def _unread(ledger: Ledger) -> Iterator[Measurement]:
+    sums: Counter[str] = Counter()
+    for each in ledger.unread:
+        sums[each.producer] += each.number
+    for producer, number in sums.items():
+        yield Measurement(number, {"producer": producer})
+
+
+_PREFIX: Final = "ragtrace.collector."
+
+
+def counter_name(counted: Counts) -> str:
+    """Return the metric name of a counter."""
+    return f"{_PREFIX}{counted.value}"
+
+
+METRICS: Final = (
+    *(Instrument(counter_name(counted), InstrumentKind.COUNTER, "", counted.meaning) for counted in Counts),
+    Instrument(
+        "ragtrace.answers.seen", InstrumentKind.GAUGE, "", "RAG answers seen: the sum of ragtrace.answers"
+    ),
+    Instrument("ragtrace.answers", InstrumentKind.GAUGE, "", "RAG answers by state and reason"),
+    Instrument(
+        "ragtrace.answers.superseded",
+        InstrumentKind.GAUGE,
+        "",
+        "answers that late spans moved to another span",
+    ),
+    Instrument(
+        "ragtrace.evaluation.judged",
+        InstrumentKind.GAUGE,
+        "",
+        "answers of the last ten minutes with a score, by metric",
+    ),
+    Instrument(
+        "ragtrace.evaluation.chosen",
+        InstrumentKind.GAUGE,
+        "",
+        "answers that were to be judged then, by metric: scored, failed, or waiting after a failed attempt",
+    ),
+    Instrument(
+        "ragtrace.evaluation.coverage",
+        InstrumentKind.GAUGE,
+        "",
+        "scored share of the chosen answers, by metric; nothing without any",
+    ),
+    Instrument(
+        "ragtrace.answers.oldest_pending",
+        InstrumentKind.GAUGE,
+        "s",
+        "age of the oldest pending answer",
+    ),
+    Instrument("ragtrace.traces.open", InstrumentKind.GAUGE, "", "traces that more spans may join"),
+    Instrument(
+        "ragtrace.traces.held", InstrumentKind.GAUGE, "", "traces whose own spans wait for their scores"
+    ),
+    Instrument(
+        "ragtrace.traces.poison",
+        InstrumentKind.GAUGE,
+        "",
+        "traces set aside as poison: the log names them",
+    ),
+    Instrument(
+        "ragtrace.traces.unread",
+        InstrumentKind.GAUGE,
+        "",
+        "traces with text in which nothing was read, by producer: `ragtrace ledger` proposes a mapping",
+    ),
+    Instrument("ragtrace.outbox", InstrumentKind.GAUGE, "", "outbox items by sink and state"),
+    Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "bytes in the store"),
+    Instrument("ragtrace.store.limit", InstrumentKind.GAUGE, "By", "store.max_bytes"),
+    Instrument(
+        "ragtrace.index.rows", InstrumentKind.GAUGE, "", "judged answers in the index, and superseded ones"
+    ),
+    Instrument(
+        "ragtrace.drift.score",
+        InstrumentKind.GAUGE,
+        "1",
+        "mean score of the anchors in the last complete run of the drift check",
+    ),
+    Instrument(
+        "ragtrace.drift.agreement",
+        InstrumentKind.GAUGE,
+        "1",
+        "share of the anchors' known labels that the last complete run met",
+    ),
+    Instrument(
+        "ragtrace.drift.detected",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while the judge is not the one of the baseline",
+    ),
+    Instrument(
+        "ragtrace.drift.runs",
+        InstrumentKind.COUNTER,
+        "",
+        "runs of the drift check since the baseline, by result",
+    ),
+    Instrument(
+        "ragtrace.judge.model_changes",
+        InstrumentKind.COUNTER,
+        "",
+        "models and fingerprints that answered in a judge's name after the first, by requested model",
+    ),
+    Instrument(
+        "ragtrace.judge.concurrency",
+        InstrumentKind.GAUGE,
+        "",
+        "limit of concurrent requests to a judge",
+    ),
+    Instrument(
+        "ragtrace.judge.usages_doubted",
+        InstrumentKind.COUNTER,
+        "",
+        "responses of a judge with an impossible token usage: negative, or more input than was sent",
+    ),
+    Instrument(
+        "ragtrace.budget.spent",
+        InstrumentKind.GAUGE,
+        "",
+        "spent in this window: calls, tokens, 1e-9 US dollars",
+    ),
+    Instrument(
+        "ragtrace.budget.limit",
+        InstrumentKind.GAUGE,
+        "",
+        "limit of this window, in the same units",
+    ),
+    Instrument(
+        "ragtrace.budget.share_to_sample",
+        InstrumentKind.GAUGE,
+        "",
+        "factor that the budget applies to all sampling rates",
+    ),
+    Instrument(
+        "ragtrace.judge.stopped",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while nothing is judged, by reason: until a response shows that the judge is back",
+    ),
+    Instrument(
+        "ragtrace.kafka.connected",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while the topics of receive.kafka can be read",
+    ),
+    Instrument(
+        "ragtrace.kafka.partitions", InstrumentKind.GAUGE, "", "partitions that the group gave this collector"
+    ),
+    Instrument(
+        "ragtrace.kafka.lag",
+        InstrumentKind.GAUGE,
+        "",
+        "messages of each of these partitions that are not committed",
+    ),
+    Instrument(
+        "ragtrace.dead_letters",
+        InstrumentKind.GAUGE,
+        "",
+        "messages of topics that could not be used, by reason, since the store was made",
+    ),
+    Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz reports ready"),
+    Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks in the event loop"),
+    Instrument("ragtrace.collector.loop_lag", InstrumentKind.GAUGE, "s", "how late the event loop last woke"),
+    Instrument(
+        "ragtrace.collector.config",
+        InstrumentKind.GAUGE,
+        "",
+        "1, with the digest of the live configuration",
+    ),
+    Instrument(
+        "ragtrace.collector.reloads", InstrumentKind.COUNTER, "", "configuration reloads on SIGHUP, by result"
+    ),
+)
+
+
+_BUCKETS: Final = (*map(str, BOUNDS), "+Inf")
+
+
+class ScoreFamilies(FamilyCollector):
+    """Score metrics for a scrape. In OpenMetrics, a bucket has the trace of its last score as exemplar."""
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores
+        """What the next scrape shows."""
+
+    def describe(self) -> Iterator[MetricFamily]:
+        """Name the families, so that no other collector uses the names."""
+        return self._families(filled=False)
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Yield the families with their series."""
+        return self._families(filled=True)
+
+    def _families(self, *, filled: bool) -> Iterator[MetricFamily]:
+        for metric in SCORE_METRICS:
+            labels = [_prometheus(name) for name in self.scores.attributes(metric)]
+            if metric.kind is ScoreMetricKind.HISTOGRAM:
+                family = HistogramMetricFamily(_prometheus(metric.name), metric.description, labels=labels)
+                for values, histogram in self.scores.histograms[metric].items() if filled else ():
+                    family.add_metric(list(values), [*_buckets(histogram)], sum_value=histogram.total)
+                yield family
+            else:
+                counter = CounterMetricFamily(_prometheus(metric.name), metric.description, labels=labels)
+                for values, amount in self.scores.sums[metric].items() if filled else ():
+                    counter.add_metric(list(values), amount)
+                yield counter
+
+
+def _prometheus(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _buckets(histogram: ScoreHistogram) -> Iterator[tuple[str, float] | tuple[str, float, SampleExemplar]]:
+    counted = (*accumulate(histogram.counts), sum(histogram.counts))
+    for place, (bound, number) in enumerate(zip(_BUCKETS, counted, strict=True)):
+        shown = histogram.exemplars.get(place)
+        yield (bound, number) if shown is None else (bound, number, _sample_exemplar(shown))
+
+
+def _sample_exemplar(shown: ScoreExemplar) -> SampleExemplar:
+    return SampleExemplar(
+        {"trace_id": shown.trace_id, "span_id": shown.span_id}, shown.score, shown.time_ns / 1e9
+    )
+
+
+def otlp_of(scores: Scores, resource: Resource, *, now_ns: int) -> MetricsData:
+    """Return score metrics as OTLP, cumulative since the process started.
+
+    OTLP counts in whole numbers: a bucket of a weighted histogram is rounded down, by less than one answer,
+    and the sum with it.
+    """
+    points = _Points(scores, now_ns)
+    metrics = [found for metric in SCORE_METRICS if (found := points.metric(metric)) is not None]
+    scope = ScopeMetrics(scope=InstrumentationScope(semconv.SCOPE_COLLECTOR), metrics=metrics, schema_url="")
+    return MetricsData(
+        resource_metrics=[ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")]
+    )
+
+
+class _Points:
+    """Makes data points of one moment."""
+
+    def __init__(self, scores: Scores, now_ns: int) -> None:
+        self._scores, self._now_ns = scores, now_ns
+
+    def metric(self, metric: ScoreMetric) -> Metric | None:
+        """Return a metric with its series; ``None`` without any."""
+        data = self._histogram(metric) if metric.kind is ScoreMetricKind.HISTOGRAM else self._sum(metric)
+        if not data.data_points:
+            return None
+        return Metric(name=metric.name, description=metric.description, unit=metric.unit, data=data)
+
+    def _histogram(self, metric: ScoreMetric) -> Histogram:
+        return Histogram(
+            data_points=[
+                self._point(self._named(metric, values), histogram)
+                for values, histogram in self._scores.histograms[metric].items()
+            ],
+            aggregation_temporality=AggregationTemporality.CUMULATIVE,
+        )
+
+    def _point(self, attributes: Mapping[str, str], histogram: ScoreHistogram) -> HistogramDataPoint:
+        counts = [*map(int, histogram.counts), 0]
+        share = sum(counts) / sum(histogram.counts)  # so that the mean stays what it is
+        return HistogramDataPoint(
+            attributes=attributes,
+            start_time_unix_nano=self._scores.started_ns,
+            time_unix_nano=self._now_ns,
+            count=sum(counts),
+            sum=histogram.total * share,
+            bucket_counts=counts,
+            explicit_bounds=BOUNDS,
+            min=histogram.lowest,
+            max=histogram.highest,
+            exemplars=[*map(_exemplar, histogram.exemplars.values())],
+        )
+
+    def _sum(self, metric: ScoreMetric) -> Sum:
+        return Sum(
+            data_points=[
+                NumberDataPoint(
+                    attributes=self._named(metric, values),
+                    start_time_unix_nano=self._scores.started_ns,
+                    time_unix_nano=self._now_ns,
+                    value=amount,
+                )
+                for values, amount in self._scores.sums[metric].items()
+            ],
+            aggregation_temporality=AggregationTemporality.CUMULATIVE,
+            is_monotonic=True,
+        )
+
+    def _named(self, metric: ScoreMetric, values: Labels) -> Mapping[str, str]:
+        named = zip(self._scores.attributes(metric), values, strict=True)
+        return {name: value for name, value in named if value}
+
+
+def _exemplar(shown: ScoreExemplar) -> Exemplar:
+    return Exemplar(
+        filtered_attributes={},
+        value=shown.score,
+        time_unix_nano=shown.time_ns,
+        span_id=int(shown.span_id, 16),
+        trace_id=int(shown.trace_id, 16),
+    )
+
 
 _NOW: ContextVar[Readings] = ContextVar("readings")
 """The readings of one collection. A scrape and a push that overlap have separate ones."""

@@ -20,11 +20,11 @@ from starlette.routing import Route
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.ports import Clock
-from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.judge import LiveConfig
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
-from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.ledger import Reports
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import faulthandler
+import hashlib
 import logging
 import os
 import signal
@@ -17,8 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
+from ragtrace.errors import ConfigError
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -176,3 +179,67 @@ def _notify(*lines: str) -> None:
             datagram.sendall("\n".join(lines).encode())
     except OSError as exc:
         log.warning("systemd was not notified of %s: %s", lines[0], exc, extra=event("systemd_away"))
+
+
+_NEEDS_A_RESTART: Final = (
+    "receive.grpc",
+    "receive.http",
+    "receive.max_message_bytes",
+    "receive.tls",
+    "receive.insecure",
+    "receive.kafka",
+    "attach.mode",
+    "attach.hold_timeout",
+    "export",
+    "store",
+    "telemetry",
+    "ui",
+    "drain_timeout",
+    "log_format",
+)
+"""Settings that are used once, at the start."""
+_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloads:
+    """The request to reload, and how to reload."""
+
+    asked: asyncio.Event
+    read: Callable[[], CollectorConfig]
+    """Raises ConfigError."""
+
+
+def changed_keys(before: CollectorConfig, after: CollectorConfig) -> tuple[str, ...]:
+    """Return the keys whose values differ, written as in the file: ``sample.ratio``."""
+    old, new = dict(_flat(before.model_dump())), dict(_flat(after.model_dump()))
+    return tuple(sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)))
+
+
+def refuse_what_needs_a_restart(before: CollectorConfig, after: CollectorConfig) -> None:
+    """Check that a running collector can apply the change.
+
+    Raises:
+        ConfigError: a key changed that needs a restart; the message names it.
+    """
+    changed = changed_keys(before, after)
+    fixed = [key for key in changed if any(_is_within(key, each) for each in _NEEDS_A_RESTART)]
+    if fixed:
+        raise ConfigError(f"{', '.join(f'`{key}`' for key in fixed)} changed, which needs a restart")
+
+
+def digest_of(config: CollectorConfig) -> str:
+    """Return a digest of a configuration with its secrets masked: equal configurations have equal digests."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:_DIGITS]
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_within(key: str, section: str) -> bool:
+    return key == section or key.startswith(f"{section}.")

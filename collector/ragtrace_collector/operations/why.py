@@ -14,15 +14,14 @@ from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import Label, RagRecord, VerdictCounts, VerdictLabel
 from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
-from ragtrace_collector.assemble.open_traces import OpenTrace
+from ragtrace_collector.assemble import OpenTrace
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.ledger.account import AnswerStatus
+from ragtrace_collector.ledger import AnswerStatus
 from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.store.ledger import Reports
 from ragtrace_collector.store.reader import StoreReader
-from ragtrace_collector.store.records import StoredTrace
-from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.records import BEHIND_ID, StoredTrace, tenant_of, trace_id_of, trace_key
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _PREFIX: Final = re.compile(r"[0-9a-f]{4,32}")

@@ -14,14 +14,19 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive.intake import Intake, Receipt
-from ragtrace_collector.receive.memory import TooSlow
-from ragtrace_collector.receive.signals import SIGNALS, Signal
+from ragtrace_collector.receive.intake import SIGNALS, Intake, Receipt, Signal, TooSlow
 from ragtrace_collector.store.records import StoreUnavailable
-from ragtrace_collector.web.certificate import Certificate
 from ragtrace_collector.web.connections import who_sends
-from ragtrace_collector.web.errors import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
-from ragtrace_collector.web.tokens import TokenAuth, TokenSender
+from ragtrace_collector.web.server import Certificate
+from ragtrace_collector.web.tokens import (
+    RETRY_AFTER_S,
+    RequestRefused,
+    TokenAuth,
+    TokenSender,
+    refusal_of,
+    status_of,
+    too_slow,
+)
 
 _SIGNALS: Final = {signal.method: signal for signal in SIGNALS}
 _STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}

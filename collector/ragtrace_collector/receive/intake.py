@@ -5,13 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsPartialSuccess,
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -19,7 +40,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
-from ragtrace.traces.log_records import LogRecords, read_logs
+from ragtrace.traces.logs import LogRecords, read_logs
 from ragtrace.traces.otlp import (
     Encoding,
     ParsedRequest,
@@ -30,18 +51,174 @@ from ragtrace.traces.otlp import (
     read_request,
     split_by_trace,
 )
-from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.receive.memory import RequestMemory
-from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant
+from ragtrace_collector.assemble import Assembly
+from ragtrace_collector.judge import LiveConfig
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.records import HoldMode, StoreUnavailable
+from ragtrace_collector.store.records import HoldMode, StoreUnavailable, trace_id_of, trace_key
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
+
+_SLOW_S: Final = 1.0
+"""A request that takes longer than this may be ended in favor of waiting ones."""
+_WAIT_S: Final = 5.0
+"""How long a request waits for memory."""
+_LOOK_S: Final = 0.1
+
+
+class TooSlow(TimeoutError):
+    """A request was ended because it was slow and others waited."""
+
+
+class MemoryReservation:
+    """The memory that one request takes."""
+
+    def __init__(self, room: RequestMemory, who: str) -> None:
+        self.who = who
+        """The sender's token name, else its address."""
+        self.held_bytes = 0
+        self.since_s = 0.0
+        self.is_put_out = False
+        self._room = room
+        self._limit: asyncio.Timeout | None = None
+
+    async def reserve(self, number_of_bytes: int) -> None:
+        """Reserve more bytes. Slow requests are ended to free them.
+
+        Raises:
+            StoreUnavailable: there is no memory.
+        """
+        await self._room.take(self, number_of_bytes)
+
+    @asynccontextmanager
+    async def receiving(self, within_s: float) -> AsyncIterator[None]:
+        """Receive a request inside the block.
+
+        Raises:
+            TooSlow: it was ended in favor of others.
+            TimeoutError: it did not come in time.
+        """
+        self.since_s = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(within_s) as self._limit:
+                yield
+        except TimeoutError:
+            if self.is_put_out:
+                raise TooSlow from None
+            raise
+        finally:
+            self._limit = None
+
+    def is_slow(self, now_s: float) -> bool:
+        """Say whether it has been received for too long."""
+        return self._limit is not None and not self.is_put_out and now_s - self.since_s >= _SLOW_S
+
+    def put_out(self) -> None:
+        """Stop receiving it."""
+        if self._limit is not None:
+            self.is_put_out = True
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+
+class RequestMemory:
+    """Bytes of requests under way, and places for messages whose size is unknown until they are whole."""
+
+    def __init__(self, most_bytes: int, counters: Counters, *, most_unread: int) -> None:
+        self._free_bytes = most_bytes
+        self._counters = counters
+        self._places: dict[MemoryReservation, None] = {}
+        self._unread: dict[MemoryReservation, None] = {}
+        self._free_unread = asyncio.Semaphore(most_unread)
+        self._freed = asyncio.Event()
+
+    @contextmanager
+    def for_request(self, who: str = "") -> Iterator[MemoryReservation]:
+        """Hold the memory of one request until it is answered."""
+        place = MemoryReservation(self, who)
+        self._places[place] = None
+        try:
+            yield place
+        finally:
+            del self._places[place]
+            self._free_bytes += place.held_bytes
+            self._freed.set()
+
+    @asynccontextmanager
+    async def for_unread(self, place: MemoryReservation, within_s: float) -> AsyncIterator[None]:
+        """Wait for a place for a message of any size, and hold it while the message is received.
+
+        Raises:
+            StoreUnavailable: no place became free.
+            TooSlow: it was ended in favor of others.
+            TimeoutError: it did not come in time.
+        """
+        await self._await_unread()
+        self._unread[place] = None
+        try:
+            async with place.receiving(within_s):
+                yield
+        finally:
+            del self._unread[place]
+            self._free_unread.release()
+
+    async def take(self, place: MemoryReservation, number_of_bytes: int) -> None:
+        """Take bytes for a request under way.
+
+        Raises:
+            StoreUnavailable: too few are free.
+        """
+        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
+        while number_of_bytes > self._free_bytes:
+            left_s = waits_until_s - asyncio.get_running_loop().time()
+            if left_s <= 0 or not self._is_making_room(place):
+                raise self._full()
+            self._freed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._freed.wait()
+        self._free_bytes -= number_of_bytes
+        place.held_bytes += number_of_bytes
+
+    async def _await_unread(self) -> None:
+        if not self._free_unread.locked():
+            await self._free_unread.acquire()
+            return
+        acquired = asyncio.ensure_future(self._free_unread.acquire())
+        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
+        try:
+            while not acquired.done():
+                await asyncio.wait({acquired}, timeout=_LOOK_S)
+                if not acquired.done():
+                    self._put_out_slowest(self._unread)
+                if asyncio.get_running_loop().time() >= waits_until_s and not acquired.done():
+                    raise self._full()
+        except BaseException:
+            if not acquired.cancel():  # it was acquired meanwhile
+                self._free_unread.release()
+            raise
+
+    def _is_making_room(self, place: MemoryReservation) -> bool:
+        others = [other for other in self._places if other is not place]
+        return self._put_out_slowest(others) or any(other.is_put_out and other.held_bytes for other in others)
+
+    def _put_out_slowest(self, places: Iterable[MemoryReservation]) -> bool:
+        """End one slow request: the oldest of the sender with the most slow requests."""
+        now_s = asyncio.get_running_loop().time()
+        slow = [place for place in places if place.is_slow(now_s)]
+        if not slow:
+            return False
+        number = Counter(place.who for place in slow)
+        max(slow, key=lambda place: (number[place.who], -place.since_s)).put_out()
+        self._counters.add(Counts.REQUESTS_PUT_OFF)
+        return True
+
+    def _full(self) -> StoreUnavailable:
+        self._counters.add(Counts.REQUESTS_PUT_OFF)
+        return StoreUnavailable("too many large requests at once")
+
 
 T = TypeVar("T")
 
@@ -500,3 +677,100 @@ class Inbound:
         changed = ExportTraceServiceRequest()
         changed.CopyFrom(self.request)
         return changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Where a signal is received, what takes it, and how its sender is answered."""
+
+    path: str
+    """Over HTTP."""
+    method: str
+    """Over gRPC."""
+    accept: Callable[..., Coroutine[Any, Any, Receipt]]
+    response: Callable[[Receipt], Message]
+
+
+def _traces_response(receipt: Receipt) -> Message:
+    """An empty answer is the full success; a reason with nothing rejected is a warning (OTLP)."""
+    if not receipt.reason:
+        return ExportTraceServiceResponse()
+    told = ExportTracePartialSuccess(rejected_spans=receipt.rejected, error_message=receipt.reason)
+    return ExportTraceServiceResponse(partial_success=told)
+
+
+def _logs_response(receipt: Receipt) -> Message:
+    if not receipt.reason:
+        return ExportLogsServiceResponse()
+    told = ExportLogsPartialSuccess(rejected_log_records=receipt.rejected, error_message=receipt.reason)
+    return ExportLogsServiceResponse(partial_success=told)
+
+
+SIGNALS: Final = (
+    Signal(
+        path="/v1/traces",
+        method="/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        accept=Intake.accept,
+        response=_traces_response,
+    ),
+    Signal(
+        path="/v1/logs",
+        method="/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        accept=Intake.accept_logs,
+        response=_logs_response,
+    ),
+)
+
+
+_NAME: Final = semconv.TENANT.encode()
+_Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
+
+
+def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
+    """Return whether `stamp_tenant` would change the request.
+
+    ``body`` is the request as protobuf, if there is one. If it does not hold the name, no span does.
+    """
+    wanted = [] if tenant is None else [tenant]
+    if any(_claims(part.resource.attributes) != wanted for part in request.resource_spans):
+        return True
+    may_be_on_spans = body is None or _NAME in body
+    return may_be_on_spans and any(map(_claims, _of_spans(request)))
+
+
+def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, tenant: str | None) -> None:
+    """Write the tenant on every resource, instead of any tenant that the sender named."""
+    if isinstance(request, ExportLogsServiceRequest):
+        resources, members = [each.resource for each in request.resource_logs], _of_records(request)
+    else:
+        resources, members = [each.resource for each in request.resource_spans], _of_spans(request)
+    for resource in resources:
+        _disown(resource.attributes)
+        if tenant is not None:
+            resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
+    for attributes in members:
+        _disown(attributes)
+
+
+def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                yield span.attributes
+
+
+def _of_records(request: ExportLogsServiceRequest) -> Iterator[_Attributes]:
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            for record in scope_logs.log_records:
+                yield record.attributes
+
+
+def _claims(attributes: _Attributes) -> list[str]:
+    return [attribute.value.string_value for attribute in attributes if attribute.key == semconv.TENANT]
+
+
+def _disown(attributes: _Attributes) -> None:
+    for place in reversed(range(len(attributes))):
+        if attributes[place].key == semconv.TENANT:
+            del attributes[place]

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
-from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.config.values import KafkaConfig
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
     ClientEnded,
@@ -30,14 +30,15 @@ from ragtrace_collector.receive.kafka_client import (
     Partition,
     TopicMessage,
     reason_of,
+    text_of,
 )
-from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
 from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import ConsumerState, Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
 
 T = TypeVar("T")
 
@@ -342,3 +343,67 @@ def _place(message: TopicMessage) -> dict[str, str | int]:
 def _kind(trouble: str | None) -> str | None:
     """Return a trouble without its numbers: times and connections change with each attempt."""
     return trouble and re.sub(r"\d+", "", trouble)
+
+
+_DELIVERY_TIMEOUT_S: Final = 10.0
+_LARGEST_BYTES: Final = 1_000_000_000
+"""What librdkafka takes at most: the brokers say how large a message may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A message to be copied into a dead-letter topic."""
+
+    message: TopicMessage
+    topic: str
+    reason: str
+
+
+class DeadLetterProducer:
+    """Copies messages into dead-letter topics, with where they come from in the headers."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._producer = Producer(
+            {
+                **config.client_settings(),
+                "acks": "all",
+                "compression.type": "zstd",
+                "message.max.bytes": _LARGEST_BYTES,
+                "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
+            }
+        )
+
+    def send(self, copies: Sequence[Copy]) -> Sequence[str | None]:
+        """Copy messages, and return for each why that failed; ``None`` if the brokers have it."""
+        results: list[str | None] = ["it took too long"] * len(copies)
+        for position, copy in enumerate(copies):
+            try:
+                self._producer.produce(
+                    copy.topic,
+                    value=copy.message.value,
+                    key=copy.message.key,
+                    headers=[*copy.message.headers, *_origin(copy)],
+                    on_delivery=_noting(results, position),
+                )
+            except (KafkaException, BufferError) as exc:
+                results[position] = text_of(exc)
+        self._producer.flush(2 * _DELIVERY_TIMEOUT_S)
+        return results
+
+
+def _noting(results: list[str | None], position: int) -> Callable[[KafkaError | None, Message], None]:
+    def note(error: KafkaError | None, _: Message) -> None:
+        results[position] = text_of(error) if error is not None else None
+
+    return note
+
+
+def _origin(copy: Copy) -> Sequence[tuple[str, bytes]]:
+    message = copy.message
+    origin = {
+        "ragtrace.reason": copy.reason,
+        "ragtrace.topic": message.topic,
+        "ragtrace.partition": message.partition,
+        "ragtrace.offset": message.offset,
+    }
+    return [(name, str(value).encode()) for name, value in origin.items()]

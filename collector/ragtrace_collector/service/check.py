@@ -11,15 +11,14 @@ from typing import Final
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.drift.check import check_anchors
-from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
-from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.deliver import open_export
+from ragtrace_collector.drift import check_anchors
+from ragtrace_collector.judge import old_prices, open_evaluator
+from ragtrace_collector.service.collector import check_kafka
 from ragtrace_collector.service.page import check_traces
-from ragtrace_collector.service.topics import check_kafka
 from ragtrace_collector.store.open import cipher_of, database_of
 from ragtrace_collector.store.sqlite import check_owner
-from ragtrace_collector.web.auth import open_auth
-from ragtrace_collector.web.server import open_socket
+from ragtrace_collector.web.server import open_auth, open_socket
 
 _FILE: Final = "otlp-file:"
 _HEAD: Final = b"SQLite format 3\x00"

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answer_sources import first_of, open_source, store_source
-from ragtrace.answer_sources.sources import parse_address
+from ragtrace.answer_sources import first_of, open_source, parse_address, store_source
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import state_folder
+from ragtrace.files import state_folder
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.deliver import open_export
 from ragtrace_collector.store.open import ReadOnlyStore, open_reading
 from ragtrace_collector.ui.serving import AnswerPlace, ReviewPlace, configured_app, open_reviews
 from ragtrace_collector.ui.site import CollectorStatus
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.server import HttpServer, open_socket
+from ragtrace_collector.web.server import HttpServer, ReceiverAuth, open_socket
 
 _NOT_KEPT: Final = (
     "; texts are not kept (`index.content: false`): set `ui.traces` to the back end that has the traces"

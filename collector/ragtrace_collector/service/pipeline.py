@@ -1,42 +1,41 @@
-"""The stages over one work store: started, drained and stopped together.
-
-To stop, it processes complete traces, drains until a deadline, and cancels what is left: that is on disk.
-"""
+"""The stages over one work store: built, started, drained and stopped together."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from ragtrace.ports import Clock
-from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Sweeper
-from ragtrace_collector.config import CollectorConfig, JudgeConfig
+from opentelemetry.trace import Tracer
+
+from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.assemble import AnswerReader, AssemblePolicy, Assembly, Quarantine, Sweeper
+from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, JudgeConfig, SampleConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.deliver.hold import HoldStage
-from ragtrace_collector.deliver.outbox import DeliverStage
-from ragtrace_collector.drift.stage import DriftStage
-from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerPool
-from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.operations.reload import digest_of
-from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.sample.stage import SampleStage
-from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
-from ragtrace_collector.sessions.stage import SessionStage
+from ragtrace_collector.deliver import DeliverStage, HoldLimits, HoldStage
+from ragtrace_collector.drift import DriftStage
+from ragtrace_collector.evaluate import EvaluateStage, LowScoreWatch, WorkerPool
+from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.ledger import Coverage
+from ragtrace_collector.operations.signals import digest_of
+from ragtrace_collector.receive.intake import Intake, RequestMemory
+from ragtrace_collector.sample import SampleStage
+from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
+from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.records import Job, StoreUnavailable
+from ragtrace_collector.store.records import HoldMode, Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.scores import Scores
 
 log = logging.getLogger("ragtrace.collector")
+
 
 _SAMPLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
@@ -246,3 +245,197 @@ async def _at_most(seconds: float) -> AsyncIterator[None]:
         pass
     except StoreUnavailable as exc:
         log.error("stopping without waiting for what is left: %s", exc, extra=event("drain_ended"))  # noqa: TRY400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """What the pipeline shares with the pages of its process."""
+
+    sinks: Mapping[str, SpanSink]
+    log_sinks: Mapping[str, SpanSink]
+    """Of the application's own log records."""
+    tracer: Tracer
+    counters: Counters
+    room: RequestMemory
+    coverage: Coverage
+    scores: Scores | None = None
+    """What verdicts add up to, if the metrics tell it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageParts:
+    """What the stages over one store share, and how each is built from it."""
+
+    shared: SharedParts
+    live: LiveConfig
+    role: Role
+    store: Store
+    assembly: Assembly
+    clock: Clock
+    calendar: Clock
+    queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to judge."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to deliver."""
+
+    @property
+    def config(self) -> CollectorConfig:
+        return self.live.now.config
+
+    @property
+    def holds(self) -> bool:
+        return self.config.attach.mode == "hold"
+
+    def pipeline(self) -> StorePipeline:
+        """Wire the stages together."""
+        holder = self._holder()
+        reader = AnswerReader(store=self.store, counters=self.shared.counters)
+        return StorePipeline(
+            configuration=self.live,
+            role=self.role,
+            store=self.store,
+            assembly=self.assembly,
+            counters=self.shared.counters,
+            clock=self.clock,
+            calendar=self.calendar,
+            intake=self._intake(holder),
+            holder=holder,
+            sample_stage=self._sample_stage(reader),
+            sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.shared.counters),
+            evaluator=self._evaluator(reader),
+            deliverers=tuple(self._deliverers()),
+            drift=DriftStage(live=self.live, store=self.store, clock=self.clock),
+            sessions=self._sessions(),
+        )
+
+    def _holder(self) -> HoldStage:
+        timeout_ns = nanoseconds(self.config.attach.hold_timeout)
+        return HoldStage(
+            store=self.store,
+            limits=HoldLimits(timeout_ns=timeout_ns, most_bytes=self.config.store.max_bytes // 8),
+            is_judge_away=lambda: self.live.now.is_judge_unavailable,
+            counters=self.shared.counters,
+            clock=self.clock,
+            released=self.done,
+        )
+
+    def _intake(self, holder: HoldStage) -> Intake:
+        return Intake(
+            store=self.store,
+            assembly=self.assembly,
+            live=self.live,
+            forward_to=forward_to(self.config),
+            forward_logs_to=tuple(self.shared.log_sinks),
+            counters=self.shared.counters,
+            clock=self.clock,
+            received=self.done,
+            room=self.shared.room,
+            holding=holder.holding if self.holds else lambda: HoldMode.OFF,
+        )
+
+    def _sample_stage(self, reader: AnswerReader) -> SampleStage:
+        return SampleStage(
+            store=self.store,
+            reader=reader,
+            assembly=self.assembly,
+            quarantine=Quarantine(store=self.store, counters=self.shared.counters, clock=self.clock),
+            live=self.live,
+            sampling_store=self.store.sampling,
+            counters=self.shared.counters,
+            clock=self.clock,
+            queued=self.queued,
+            tracer=self.shared.tracer,
+        )
+
+    def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
+        watch = LowScoreWatch(sampling_store=self.store.sampling, counters=self.shared.counters)
+        return EvaluateStage(
+            store=self.store,
+            reader=reader,
+            live=self.live,
+            watch=watch,
+            sinks=tuple(self.shared.sinks),
+            openinference_sinks=frozenset(
+                export.endpoint for export in self.config.export if export.reads_openinference
+            ),
+            counters=self.shared.counters,
+            coverage=self.shared.coverage,
+            scores=self.shared.scores,
+            logs_verdicts=self.config.telemetry.verdict_log,
+            clock=self.clock,
+            done=self.done,
+            tracer=self.shared.tracer,
+            holds=self.holds,
+        )
+
+    def _sessions(self) -> SessionStage:
+        return SessionStage(
+            store=self.store,
+            live=self.live,
+            sinks=tuple(self.shared.sinks),
+            counters=self.shared.counters,
+            clock=self.clock,
+            done=self.done,
+        )
+
+    def _deliverers(self) -> Iterator[DeliverStage]:
+        for endpoint, sink in (*self.shared.sinks.items(), *self.shared.log_sinks.items()):
+            yield DeliverStage(
+                store=self.store,
+                sink=sink,
+                endpoint=endpoint,
+                counters=self.shared.counters,
+                clock=self.clock,
+            )
+
+
+def forward_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return the endpoints that get the application's own spans."""
+    return tuple(export.endpoint for export in config.export if export.forward and export.accepts_spans)
+
+
+def forward_logs_to(config: CollectorConfig) -> Mapping[str, ExportConfig]:
+    """Return the exports that get the application's own log records, by their name in the outbox.
+
+    What waits there is another message than the carriers that wait for the same address.
+    """
+    return {
+        f"forward:{export.endpoint}": export
+        for export in config.export
+        if export.forward and export.accepts_logs
+    }
+
+
+def release_to(config: CollectorConfig) -> tuple[str, ...]:
+    """Return the endpoints that get held spans: all that can, if no endpoint gets originals now."""
+    return forward_to(config) or tuple(export.endpoint for export in config.export if export.accepts_spans)
+
+
+def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
+    """Return how long a trace waits for its spans."""
+    return AssemblePolicy(
+        quiet_ns=nanoseconds(config.assemble.quiet_period),
+        deadline_ns=nanoseconds(config.assemble.deadline),
+        max_open_traces=config.assemble.max_open_traces,
+        max_spans_per_trace=config.assemble.max_spans_per_trace,
+    )
+
+
+def sampler_of(config: SampleConfig) -> Sampler:
+    """Build the sampler; it has seen nothing yet."""
+    floor, limit, near = config.tenant_floor, config.limit, config.neighbours
+    return Sampler(
+        plan=config.plan(),
+        fairness=TenantFloor(answers=floor) if floor else None,
+        limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
+        follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
+    )
+
+
+def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
+    return FollowUpPolicy(
+        below=config.below,
+        metric=config.metric,
+        relations=config.same,
+        most=config.most,
+    )

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 from ragtrace.errors import ConfigError
 from ragtrace.extras import install_command
 from ragtrace.sql import Db
-from ragtrace_collector.store.open_errors import UnfitFile
-from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable, UnfitFile
 from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:

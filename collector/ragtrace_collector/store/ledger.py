@@ -1,18 +1,34 @@
-"""Read the ledger of a store, while the collector runs or is stopped."""
+"""The ledger of a store: read while the collector runs or is stopped, on connections of its own.
+
+Triggers count unread traces and dead letters, so that the sums outlive the rows.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
-from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
-from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store import _dead_letters, _unread
+from ragtrace.traces.extract import Unread
+from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Database
-from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.trace_key import BEHIND_ID, TRACE_ID_LENGTH, tenant_of, trace_id_of
+from ragtrace_collector.store.jobs import UNDECIDED
+from ragtrace_collector.store.reader import index_size
+from ragtrace_collector.store.records import (
+    BEHIND_ID,
+    TRACE_ID_LENGTH,
+    DeadLetter,
+    IndexSize,
+    StoredTrace,
+    TraceReport,
+    tenant_of,
+    trace_id_of,
+)
 
 
 def take_stock(database: Database, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
@@ -57,9 +73,9 @@ def read_ledger(db: Db) -> Ledger:
         open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED}") or 0,
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
-        unread=_unread.accounts(db),
+        unread=unread_accounts(db),
         outbox_items=_outbox_items(db),
-        dead_letters=_dead_letters.sums(db),
+        dead_letters=dead_letter_sums(db),
     )
 
 
@@ -204,3 +220,217 @@ def _outbox_items(db: Db) -> Mapping[str, Mapping[str, int]]:
 def _one(db: Db, query: str, *values: str | int) -> int | None:
     value: int | None = db.execute(query, values).fetchone()[0]
     return value
+
+
+OTHERS: Final = "(others)"
+"""Tenants beyond the first thousand: senders name them, and the ledger must not grow without limit."""
+_MOST_TENANTS: Final = 1_000
+
+
+class Accounts:
+    """The tenants that have accounts, as this process knows them; once one has, it always will."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def of(self, db: Db, tenant: str) -> str:
+        """Return the account of a tenant that an answer was seen of."""
+        if tenant not in self._known:
+            self._known.update(row[0] for row in db.execute("SELECT DISTINCT tenant FROM ledger"))
+            if len(self._known - {OTHERS}) >= _MOST_TENANTS and tenant not in self._known:
+                return OTHERS
+        return tenant
+
+
+_MOST_ACCOUNTS: Final = 100
+"""Senders name producers; one more account of each tenant counts the others."""
+_LONGEST: Final = 200
+
+
+def note_unread(db: Db, trace_id: str, unread: Unread | None) -> None:
+    """Count a decided trace once, under its producer; no longer, if late spans were read."""
+    account = None if unread is None else _account(db, tenant_of(trace_id) or "", unread)
+    db.execute("UPDATE trace SET unread = ? WHERE trace_id = ?", (account, trace_id))
+
+
+def unread_accounts(db: Db) -> Sequence[UnreadTraces]:
+    """Return all accounts, the largest first."""
+    rows = db.execute(
+        "SELECT tenant, producer, coalesce(counted.number, 0), attributes, mapping FROM unread LEFT JOIN"
+        " (SELECT account, sum(number) AS number FROM unread_sum GROUP BY account) AS counted"
+        " ON account = id ORDER BY 3 DESC, id"
+    )
+    return tuple(
+        UnreadTraces(
+            tenant=tenant,
+            producer=producer,
+            number=number,
+            attributes=tuple(json.loads(attributes)),
+            mapping=json.loads(mapping),
+        )
+        for tenant, producer, number, attributes, mapping in rows
+    )
+
+
+def _account(db: Db, tenant: str, unread: Unread) -> int:
+    """Return the account of a producer. It tells of the newest trace of those with the most parts."""
+    producer = unread.producer[:_LONGEST]
+    known = _known(db, tenant, producer)
+    if known is None and db.execute("SELECT count(*) FROM unread").fetchone()[0] >= _MOST_ACCOUNTS:
+        producer = OTHERS
+        known = _known(db, tenant, producer)
+    if known is not None and len(json.loads(known[1])) > len(unread.mapping):
+        return int(known[0])
+    told = json.dumps(unread.attributes), json.dumps(dict(unread.mapping))
+    (account,) = db.execute(
+        "INSERT INTO unread (tenant, producer, attributes, mapping) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (tenant, producer) DO UPDATE SET"
+        " attributes = excluded.attributes, mapping = excluded.mapping RETURNING id",
+        (tenant, producer, *told),
+    ).fetchone()
+    return int(account)
+
+
+def _known(db: Db, tenant: str, producer: str) -> tuple[int, str] | None:
+    found: tuple[int, str] | None = db.execute(
+        "SELECT id, mapping FROM unread WHERE tenant = ? AND producer = ?", (tenant, producer)
+    ).fetchone()
+    return found
+
+
+_MOST_ROWS: Final = 10_000
+
+
+def note_dead_letter(db: Db, letter: DeadLetter, *, now_ns: int) -> bool:
+    """Note a dead letter; say whether it is new."""
+    added = db.execute(
+        "INSERT INTO dead_letter (topic, partition_id, message_offset, reason, bytes, copied_to, noted_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition_id, message_offset) DO NOTHING",
+        (
+            letter.topic,
+            letter.partition,
+            letter.offset,
+            letter.reason,
+            letter.bytes,
+            letter.copied_to,
+            now_ns,
+        ),
+    )
+    return added.rowcount > 0
+
+
+def latest_dead_letters(db: Db, limit: int) -> tuple[DeadLetter, ...]:
+    """Return those that were noted last."""
+    rows = db.execute(
+        "SELECT topic, partition_id, message_offset, reason, bytes, copied_to FROM dead_letter"
+        " ORDER BY id DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    return tuple(
+        DeadLetter(topic=topic, partition=partition, offset=offset, reason=reason, bytes=size, copied_to=copy)
+        for topic, partition, offset, reason, size, copy in rows
+    )
+
+
+def dead_letter_sums(db: Db) -> Mapping[str, int]:
+    """Return how many were ever noted, by reason."""
+    return dict(
+        db.execute(
+            "SELECT reason, sum(number) FROM dead_letter_sum GROUP BY reason ORDER BY reason"
+        ).fetchall()
+    )
+
+
+def forget_dead_letters(db: Db, *, before_ns: int) -> None:
+    """Delete old rows, and all beyond the newest ten thousand."""
+    db.execute("DELETE FROM dead_letter WHERE noted_ns < ?", (before_ns,))
+    db.execute(
+        "DELETE FROM dead_letter WHERE id <= (SELECT id FROM dead_letter ORDER BY id DESC LIMIT 1 OFFSET ?)",
+        (_MOST_ROWS,),
+    )
+
+
+class Reports:
+    """What happened to every answer that was seen, also of a store whose collector is stopped.
+
+    Each method reads one moment and keeps no writer waiting. It raises ReadError if the store cannot be read.
+    """
+
+    def __init__(self, database: Database, cipher: PayloadCipher = NO_CIPHER) -> None:
+        self._database = database
+        self._cipher = cipher
+
+    async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
+        """Return the whole ledger, or that of one tenant's answers. It adds up at every moment.
+
+        With ``since_ns``, it counts the answers that were seen since that time and are still stored, by
+        service too.
+        """
+        return await asyncio.to_thread(take_stock, self._database, since_ns=since_ns, tenant=tenant)
+
+    async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
+        """Return the keys of traces, stored or with answers, whose ids begin so, in order.
+
+        ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
+        ``tenant``, only that tenant's traces count.
+        """
+        return await asyncio.to_thread(self._find, begin, limit, tenant)
+
+    async def trace_report(self, trace_id: str) -> TraceReport:
+        """Return what is known about a trace, by its whole key."""
+        return await asyncio.to_thread(self._report, trace_id)
+
+    async def index_size(self) -> IndexSize:
+        """Return how much the index of answers holds."""
+        return await asyncio.to_thread(self._index_size)
+
+    def _index_size(self) -> IndexSize:
+        with self._database.reading() as db:
+            return index_size(db)
+
+    def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
+        with self._database.reading() as db:
+            values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
+            where = "WHERE trace_id >= ? AND trace_id < ?"
+            if tenant is not None:
+                values.append(f"{BEHIND_ID}{tenant}")
+                where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
+            rows = db.execute(
+                f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where}"
+                " ORDER BY 1 LIMIT ?",
+                (*values, *values, limit),
+            )
+            return tuple(row[0] for row in rows)
+
+    def _report(self, trace_id: str) -> TraceReport:
+        with self._database.reading() as db:
+            return TraceReport(trace=_trace(db, trace_id, self._cipher), answers=read_answers(db, trace_id))
+
+
+def _trace(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredTrace | None:
+    row = db.execute(
+        f"SELECT last_arrival_ns, CASE WHEN {UNDECIDED} THEN 1 ELSE 0 END, settled_ns, is_cut,"
+        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
+        " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
+        " FROM trace LEFT JOIN suspect ON suspect.trace_id = trace.trace_id WHERE trace.trace_id = ?",
+        (trace_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    return StoredTrace(
+        last_arrival_ns=row[0],
+        is_open=bool(row[1]),
+        decided_ns=row[2],
+        is_cut=bool(row[3]),
+        held_since_ns=row[4],
+        poison=row[5],
+        crashes=row[6],
+        payloads=_payloads(db, trace_id, cipher) if row[1] else (),
+    )
+
+
+def _payloads(db: Db, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
+    rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
+    if any(cipher.missing_key(payload) for (payload,) in rows):
+        return None
+    return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)

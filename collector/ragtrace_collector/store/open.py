@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
-from ragtrace.files.state import make_state_folder
+from ragtrace.files import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
 from ragtrace_collector.store.database import Database
+from ragtrace_collector.store.ledger import Reports
 from ragtrace_collector.store.reader import StoreReader, index_of
-from ragtrace_collector.store.reports import Reports
 from ragtrace_collector.store.sqlite import SqliteFile
-from ragtrace_collector.store.store import Store
+from ragtrace_collector.store.store import Store, open_tables
 
 
 async def open_store(config: StoreConfig, *, forward_to: Sequence[str]) -> Store:
@@ -102,3 +103,42 @@ def open_reading(config: StoreConfig) -> ReadOnlyStore:
         index=index_of(database, cipher),
         reports=Reports(database, cipher),
     )
+
+
+class RefusedDeliveries(NamedTuple):
+    """Outbox items that a sink refused for one reason; they are kept for ``store.retention``."""
+
+    sink: str
+    reason: str
+    requests: int
+    oldest_ns: int
+
+
+def refused(store: Database) -> tuple[RefusedDeliveries, ...]:
+    """Return the items that sinks refused for good, by sink and reason.
+
+    Raises:
+        ReadError: the store cannot be read.
+    """
+    with store.reading() as db:
+        rows = db.execute(
+            "SELECT sink, reason, count(*), min(rejected_ns) FROM parcel WHERE rejected_ns IS NOT NULL"
+            " GROUP BY sink, reason ORDER BY 1, 2"
+        )
+        return tuple(RefusedDeliveries(*row) for row in rows)
+
+
+async def send_again(store: Database) -> int:
+    """Put the items that sinks refused back into the outbox; return how many.
+
+    A running collector sends them within a second.
+
+    Raises:
+        ReadError: the store cannot be read.
+        ConfigError: it cannot be written.
+    """
+    with store.reading():
+        pass  # raises if there is none
+    statement = "UPDATE parcel SET rejected_ns = NULL, reason = '' WHERE rejected_ns IS NOT NULL"
+    async with open_tables(store) as tables:
+        return await tables.submit(lambda db: db.execute(statement).rowcount)

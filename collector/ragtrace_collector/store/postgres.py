@@ -38,10 +38,9 @@ from ragtrace.errors import ConfigError, ReadError
 from ragtrace.sql import Db
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
-from ragtrace_collector.store.open_errors import UnfitFile
-from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.jobs import fold, take_back
+from ragtrace_collector.store.records import StoreUnavailable, UnfitFile
 from ragtrace_collector.store.tables import TABLES, VERSION, triggers
-from ragtrace_collector.store.writers import fold, take_back
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")

@@ -1,21 +1,54 @@
-"""What goes into the store and comes out of it. Times are Unix nanoseconds."""
+"""What goes into the store and comes out of it, by the key of its trace. Times are Unix nanoseconds.
+
+A key is the trace's id and the tenant of the sender's token. Anyone who knows a trace id can send spans with
+it. If the id alone were the key, a span of another tenant could replace an answer, or end a wait. So one id
+under two tenants is two traces, from first span to verdict.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.conversations.judging import SessionName
 from ragtrace.errors import RagtraceError
 from ragtrace.model import RagRecord, Sample
-from ragtrace_collector.ledger.account import AnswerStatus
-from ragtrace_collector.store.trace_key import trace_id_of
+from ragtrace_collector.ledger import AnswerStatus
+
+BEHIND_ID: Final = "@"
+"""Never part of a trace id."""
+TRACE_ID_LENGTH: Final = 32
+"""Hexadecimal digits."""
+
+
+def trace_key(trace_id: str, tenant: str | None) -> str:
+    """Return the key of a trace; without a tenant, its id."""
+    return f"{trace_id}{BEHIND_ID}{tenant}" if tenant else trace_id
+
+
+def trace_id_of(key: str) -> str:
+    """Return the trace id that the application, the judge's trace and back ends use."""
+    return key.partition(BEHIND_ID)[0]
+
+
+def tenant_of(key: str) -> str:
+    """Return the tenant whose token sent the trace; empty if there is none."""
+    return key.partition(BEHIND_ID)[2]
 
 
 class StoreUnavailable(RagtraceError):
     """The store is full or its disk fails: senders should try again later."""
+
+
+class UnfitFile(sqlite3.DatabaseError):
+    """It is a database that this ragtrace cannot use."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(why)
+        self.advice = advice
 
 
 class HoldMode(StrEnum):

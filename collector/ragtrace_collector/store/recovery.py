@@ -15,7 +15,7 @@ from typing import Final
 
 from ragtrace.answers.index.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
-from ragtrace.files.private import PendingFile
+from ragtrace.files import PendingFile
 from ragtrace.sqlite_file import transaction
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS

@@ -8,10 +8,16 @@ from typing import Final
 
 from ragtrace.model import Sample, Screening
 from ragtrace.sql import Db, Rows
-from ragtrace_collector.sampling import LIMIT, Place
-from ragtrace_collector.sampling.follow_up import LowAnswer
-from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
-from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
+from ragtrace_collector.sampling import (
+    LIMIT,
+    EarlierDecision,
+    LeftOutAnswer,
+    LowAnswer,
+    Place,
+    SamplingChanges,
+    UsefulWindows,
+    WindowRow,
+)
 from ragtrace_collector.store.database import Commits, lock_shared
 from ragtrace_collector.store.records import Job, RelatedAnswer
 

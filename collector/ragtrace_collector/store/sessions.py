@@ -9,9 +9,9 @@ from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.judging import SessionName
 from ragtrace.sql import Db, skip_locked
-from ragtrace_collector.store import _outbox
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits
+from ragtrace_collector.store.outbox import put_in_outbox
 from ragtrace_collector.store.records import KeptTurn, StoredSession, StoredTurn
 
 _AT_ONCE: Final = 50
@@ -106,7 +106,7 @@ class SessionTurns:
                 (span_id, name.tenant, name.session, revision),
             ).rowcount
             if ended:
-                _outbox.put(db, self._cipher, outbox_items)
+                put_in_outbox(db, self._cipher, outbox_items)
                 if summary is not None:
                     put_session(db, summary)
             return bool(ended)

@@ -16,17 +16,50 @@ from ragtrace.errors import ReadError
 from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _dead_letters, _judged, _outbox, _unread, leases, revisions
-from ragtrace_collector.store import _quarantine as suspects
-from ragtrace_collector.store._accounts import Accounts
-from ragtrace_collector.store._holds import HeldTraces
-from ragtrace_collector.store.budget import BudgetRows
+from ragtrace_collector.ledger import FinalOutcome, Ledger, State
+from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
-from ragtrace_collector.store.drift import DriftRuns
-from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.jobs import (
+    UNDECIDED,
+    add_slice,
+    ask_lease,
+    clear_suspicion,
+    end_look,
+    end_revisions,
+    give_back_job,
+    lease_jobs,
+    look,
+    look_alone,
+    looked_up,
+    mark_cut,
+    move_answers,
+    note_judged,
+    postpone_job,
+    revise,
+    set_aside,
+    settle_trace,
+    take_back,
+)
+from ragtrace_collector.store.ledger import (
+    Accounts,
+    Reports,
+    forget_dead_letters,
+    latest_dead_letters,
+    note_dead_letter,
+    note_unread,
+)
+from ragtrace_collector.store.outbox import HeldTraces, next_items, put_in_outbox
+from ragtrace_collector.store.reader import (
+    StoreReader,
+    forget_carriers,
+    forget_content,
+    forget_questions,
+    forget_rows,
+    index_of,
+    keep_answer,
+    note_on_answers,
+)
 from ragtrace_collector.store.records import (
     DeadLetter,
     HoldMode,
@@ -44,14 +77,12 @@ from ragtrace_collector.store.records import (
     TraceDecided,
     TraceReport,
 )
-from ragtrace_collector.store.reports import Reports
-from ragtrace_collector.store.retention import forget_jobs, forget_rejected, forget_traces, make_room
 from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_up
-from ragtrace_collector.store.sessions import SessionTurns, add_turn
-from ragtrace_collector.store.writers import take_back
+from ragtrace_collector.store.sessions import SessionTurns, add_turn, forget_sessions
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
 
 T = TypeVar("T")
 
@@ -172,10 +203,10 @@ class Store:
                 "INSERT INTO slice (trace_id, payload) VALUES (?, ?)",
                 [(part.trace_id, self._cipher.encrypt(part.payload, part.trace_id)) for part in slices],
             )
-            reopened = frozenset(each for each in ids if revisions.add_slice(db, each, now_ns=now_ns))
+            reopened = frozenset(each for each in ids if add_slice(db, each, now_ns=now_ns))
             for trace_id in cut:
-                revisions.mark_cut(db, trace_id, now_ns=now_ns)
-            _outbox.put(db, self._cipher, forward)
+                mark_cut(db, trace_id, now_ns=now_ns)
+            put_in_outbox(db, self._cipher, forward)
             return reopened
 
         await self._commits.check(max_bytes=self._max_bytes)
@@ -205,7 +236,7 @@ class Store:
         """
 
         def work(db: Db) -> tuple[str, ...]:
-            undecided = f"{revisions.UNDECIDED} AND owner = ?"
+            undecided = f"{UNDECIDED} AND owner = ?"
             if db.writer:  # what nobody has any more, and what this process does not know of itself
                 db.execute(f"UPDATE trace SET owner = ? WHERE {undecided}", (db.writer, 0))
             query = f"SELECT trace_id FROM trace WHERE {undecided} ORDER BY last_arrival_ns"
@@ -246,15 +277,15 @@ class Store:
         A look ends with the decision, or with ``end_look``. A trace that is being read when the process
         crashes becomes a suspect.
         """
-        return await self._commits.submit(lambda db: suspects.look(db, trace_ids))
+        return await self._commits.submit(lambda db: look(db, trace_ids))
 
     async def look_alone(self, trace_id: str) -> bool:
         """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
-        return await self._commits.submit(lambda db: suspects.look_alone(db, trace_id))
+        return await self._commits.submit(lambda db: look_alone(db, trace_id))
 
     async def end_look(self, trace_ids: Collection[str]) -> None:
         """Note that traces were read. A suspicion stays until the decision about its trace."""
-        await self._commits.submit(lambda db: suspects.end_look(db, trace_ids))
+        await self._commits.submit(lambda db: end_look(db, trace_ids))
 
     async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
         """Set a trace aside without reading it. Its queued answers end; return how many.
@@ -263,7 +294,7 @@ class Store:
         """
 
         def work(db: Db) -> int:
-            ended = suspects.set_aside(db, trace_id, poison=poison, now_ns=now_ns)
+            ended = set_aside(db, trace_id, poison=poison, now_ns=now_ns)
             self._holds.release_if_done(db, trace_id)
             return ended
 
@@ -308,7 +339,7 @@ class Store:
         asked: list[Rows] = []
 
         def ask(db: Db) -> None:
-            late = [] if goes_on else [revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)]
+            late = [] if goes_on else [settle_trace(db, trace_id, slices=slices, now_ns=now_ns)]
             asked[:] = [self._holds.ask(db, trace_id), *late]
 
         def work(db: Db) -> TraceDecided:
@@ -318,15 +349,15 @@ class Store:
                 [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
                 [select_follow_up(db, job, now_ns=now_ns) for job in jobs],
                 [self._queue(db, job, now_ns=now_ns) for job in jobs],
-                [rows for job in jobs for rows in revisions.revise(db, job, slices=slices, now_ns=now_ns)],
+                [rows for job in jobs for rows in revise(db, job, slices=slices, now_ns=now_ns)],
             )
             ended, back, new, again = (sum(rows.rowcount for rows in each) for each in changed)
             is_all = bool(late) and late[0].fetchone() != (1,)
-            gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
-            _judged.note(db, trace_id, feedback)
+            gone = move_answers(db, trace_id, moved, now_ns=now_ns)
+            note_on_answers(db, trace_id, feedback)
             if is_all:
-                _unread.note(db, trace_id, unread)
-            suspects.clear(db, trace_id)
+                note_unread(db, trace_id, unread)
+            clear_suspicion(db, trace_id)
             if held.fetchone():
                 self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
@@ -346,7 +377,7 @@ class Store:
         """
 
         def work(db: Db) -> tuple[Job, ...]:
-            return leases.take(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
+            return lease_jobs(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
 
         return await self._commits.submit(work)
 
@@ -385,12 +416,12 @@ class Store:
         known: list[Known] = []
 
         def ask(db: Db) -> None:
-            asked[:] = leases.ask(db, job), self._holds.ask(db, job.trace_id)
+            asked[:] = ask_lease(db, job), self._holds.ask(db, job.trace_id)
             known[:] = [index.ask(db, kept.summary)] if kept else []
 
         def work(db: Db) -> bool | None:
             lease, held = asked
-            is_lost, has_moved = leases.looked_up(db, lease)
+            is_lost, has_moved = looked_up(db, lease)
             is_held = held.fetchone() is not None
             if is_lost:
                 return None
@@ -405,13 +436,13 @@ class Store:
             _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator, is_on_span=is_added)
             if judged is not None:
                 said_by = job.span_id if is_added else carrier
-                revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
+                note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                _judged.keep(db, job, kept, self._cipher, *known)
+                keep_answer(db, job, kept, self._cipher, *known)
             if turn is not None:
                 add_turn(db, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
-            _outbox.put(db, self._cipher, items, job=job)
+            put_in_outbox(db, self._cipher, items, job=job)
             if is_held:
                 self._holds.release_if_done(db, job.trace_id)
             return is_added
@@ -425,14 +456,14 @@ class Store:
         """
 
         def work(db: Db) -> None:
-            leases.postpone(db, job, due_ns=due_ns, reason=reason, failed=failed)
+            postpone_job(db, job, due_ns=due_ns, reason=reason, failed=failed)
             self._holds.release(db, job.trace_id)
 
         await self._commits.submit(work, traces=(job.trace_id,))
 
     async def give_back(self, job: Job) -> None:
         """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
-        await self._commits.submit(lambda db: leases.give_back(db, job))
+        await self._commits.submit(lambda db: give_back_job(db, job))
 
     async def is_alone(self) -> bool:
         """Say whether no other collector goes on with what this one leaves."""
@@ -469,7 +500,7 @@ class Store:
         """
 
         def work(db: Db) -> tuple[OutboxItem, ...]:
-            return _outbox.next_items(db, self._cipher, sink, limit, most_bytes=most_bytes)
+            return next_items(db, self._cipher, sink, limit, most_bytes=most_bytes)
 
         return await self._commits.submit(work)
 
@@ -519,12 +550,12 @@ class Store:
     async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
         """Note a dead letter; return False if it was noted before, because the message came again."""
         return await self._commits.submit(
-            lambda db: _dead_letters.note(db, letter, now_ns=now_ns), is_acknowledged=True
+            lambda db: note_dead_letter(db, letter, now_ns=now_ns), is_acknowledged=True
         )
 
     async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
         """Return the dead letters that were noted last, the newest first, as far as they are kept."""
-        return await self._commits.submit(lambda db: _dead_letters.latest(db, limit))
+        return await self._commits.submit(lambda db: latest_dead_letters(db, limit))
 
     # Maintenance.
 
@@ -550,15 +581,13 @@ class Store:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
-        await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
+        await self._all_of(lambda db: forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
         await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE, skip_locked=skip_locked(db)))
         if not keeps_content:
-            await self._all_of(_judged.forget_content)
-            await self._all_of(_judged.forget_questions)
-        await self._all_of(
-            lambda db: 0 if self._has_room(db, _ROOM_FOR_CONTENT) else _judged.forget_content(db)
-        )
-        await self._commits.submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
+            await self._all_of(forget_content)
+            await self._all_of(forget_questions)
+        await self._all_of(lambda db: 0 if self._has_room(db, _ROOM_FOR_CONTENT) else forget_content(db))
+        await self._commits.submit(lambda db: forget_dead_letters(db, before_ns=ended_before_ns))
         await self._all_of(self._commits.shrink)
         return number
 
@@ -684,3 +713,63 @@ _TIMES: Final = (
 
 def _latest_ns(db: Db) -> int:
     return max(db.execute(query).fetchone()[0] or 0 for query in _TIMES)
+
+
+_TRACES_AT_ONCE: Final = 100
+_ROWS_AT_ONCE: Final = 1_000
+"""A larger transaction would keep senders waiting, and make the log as long as what it deletes."""
+_ALWAYS_NS: Final = (1 << 63) - 1
+
+
+def forget_traces(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Delete the spans of some finished traces, the oldest first; return how many."""
+    found = db.execute(
+        f"SELECT trace_id FROM trace WHERE settled_ns < ? AND NOT ({UNDECIDED})"
+        " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = trace.trace_id AND state != 'ended')"
+        " AND NOT EXISTS (SELECT 1 FROM held WHERE held.trace_id = trace.trace_id)"
+        " ORDER BY settled_ns LIMIT ?",
+        (before_ns, _TRACES_AT_ONCE),
+    ).fetchall()
+    for (trace_id,) in found:
+        end_revisions(db, trace_id)
+    for table in ("slice", "trace", "suspect", "lingering"):
+        db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", found)
+    forget_carriers(db, found)
+    return len(found)
+
+
+def forget_rejected(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Delete some rejected outbox items, the oldest first; return how many."""
+    return db.execute(
+        "DELETE FROM parcel WHERE id IN ("
+        "SELECT id FROM parcel WHERE rejected_ns < ? ORDER BY rejected_ns LIMIT ?)",
+        (before_ns, _TRACES_AT_ONCE),
+    ).rowcount
+
+
+def forget_jobs(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
+    """Delete some ended answers, the oldest first; return how many.
+
+    Until then, an answer whose spans are sent again is recognized, and not judged again.
+    """
+    found = db.execute(
+        "SELECT trace_id, span_id FROM job WHERE state = 'ended' AND ended_ns < ?"
+        " AND NOT EXISTS (SELECT 1 FROM trace WHERE trace.trace_id = job.trace_id)"
+        " ORDER BY ended_ns LIMIT ?",
+        (before_ns, _ROWS_AT_ONCE),
+    ).fetchall()
+    for table in ("job", "carrier"):
+        db.executemany(f"DELETE FROM {table} WHERE trace_id = ? AND span_id = ?", found)
+    return len(found)
+
+
+def make_room(db: Db) -> int:
+    """Delete some finished work, the least useful first; return how much, 0 if nothing is left."""
+    return (
+        forget_traces(db)
+        or forget_content(db)
+        or forget_rejected(db)
+        or forget_jobs(db)
+        or forget_sessions(db, before_ns=_ALWAYS_NS)
+        or forget_rows(db, before_ns=_ALWAYS_NS, most_rows=0)
+    )

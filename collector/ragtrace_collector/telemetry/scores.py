@@ -1,4 +1,4 @@
-"""What the verdicts on answers add up to since the process started, in bounded memory.
+"""What the verdicts on sampled answers add up to since the process started, in bounded memory.
 
 An answer counts once, as it was first judged: later evaluations only count as revised, because a counter
 cannot take back what it counted. A result without a score is never one.
@@ -6,35 +6,131 @@ cannot take back what it counted. A result without a score is never one.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final, NamedTuple
 
-from ragtrace.answers.summary import AnswerSummary, MetricSummary
+from ragtrace import semconv
+from ragtrace.answers.summary import AnswerSummary, MetricSummary, facts_of, metrics_of
 from ragtrace.model import Label
 from ragtrace.ports import Clock
-from ragtrace_collector.telemetry.score_table import (
-    BOUNDS,
-    CLAIMS,
-    COST,
-    DIMENSIONS,
-    OTHER,
-    PASS_SQUARED,
-    QUADRANT,
-    RESULTS,
-    REVISED,
-    SCORE,
-    SCORE_PRODUCT,
-    SCORE_SQUARED,
-    UNPRICED,
-    UNWEIGHTED,
-    WEIGHT_SQUARED,
-    WEIGHTED,
-    ScoreMetric,
+from ragtrace_collector.telemetry.logs import JsonLines, event
+
+
+class ScoreMetricKind(Enum):
+    """How a metric's value changes."""
+
+    HISTOGRAM = "histogram"
+    """Of scores, by `BOUNDS`."""
+    SUM = "counter"
+    """Grows since the process started."""
+
+
+class Dimension(NamedTuple):
+    """What traffic is told apart by."""
+
+    key: str
+    """In ``telemetry.scores_by``."""
+    attribute: str
+
+
+class ScoreMetric(NamedTuple):
+    """One metric. Units are UCUM codes, as in OpenTelemetry."""
+
+    name: str
+    kind: ScoreMetricKind
+    unit: str
+    description: str
+    attributes: tuple[str, ...]
+    """Besides the dimensions."""
+
+
+DIMENSIONS: Final = (
+    Dimension("service", semconv.SERVICE_NAME),
+    Dimension("model", semconv.REQUEST_MODEL),
+    Dimension("prompt_version", semconv.PROMPT_VERSION),
+    Dimension("tenant", semconv.TENANT),
 )
+BOUNDS: Final = tuple(round(twentieth / 20, 2) for twentieth in range(21))
+"""Upper bounds of the histograms' buckets, inclusive."""
+OTHER: Final = "other"
+"""In place of all values of an attribute beyond its bound."""
+REASON: Final = "ragtrace.evaluation.reason"
+
+_NAME, _LABEL = semconv.EVALUATION_NAME, semconv.EVALUATION_LABEL
+_HISTOGRAM, _SUM = ScoreMetricKind.HISTOGRAM, ScoreMetricKind.SUM
+
+SCORE: Final = ScoreMetric(
+    "ragtrace.evaluation.score", _HISTOGRAM, "1", "scores of judged answers", (_NAME, _LABEL)
+)
+WEIGHTED: Final = ScoreMetric(
+    "ragtrace.evaluation.score.weighted",
+    _HISTOGRAM,
+    "1",
+    "scores, each counted once for each answer of all traffic that it represents",
+    (_NAME, _LABEL),
+)
+WEIGHT_SQUARED: Final = ScoreMetric(
+    "ragtrace.evaluation.weight.squared", _SUM, "1", "sum of w², w = 1 / sampling probability", (_NAME,)
+)
+SCORE_PRODUCT: Final = ScoreMetric(
+    "ragtrace.evaluation.score.weighted.product", _SUM, "1", "sum of w² · score", (_NAME,)
+)
+SCORE_SQUARED: Final = ScoreMetric(
+    "ragtrace.evaluation.score.weighted.squared", _SUM, "1", "sum of (w · score)²", (_NAME,)
+)
+PASS_SQUARED: Final = ScoreMetric(
+    "ragtrace.evaluation.pass.weight.squared", _SUM, "1", "sum of w² of the answers that pass", (_NAME,)
+)
+RESULTS: Final = ScoreMetric(
+    "ragtrace.evaluation.results",
+    _SUM,
+    "{result}",
+    "results of metrics, with those that are no score: skipped and failed ones, by reason",
+    (_NAME, _LABEL, REASON),
+)
+UNWEIGHTED: Final = ScoreMetric(
+    "ragtrace.evaluation.unweighted",
+    _SUM,
+    "{result}",
+    "scores of unknown sampling probability: no weighted metric has them",
+    (_NAME,),
+)
+CLAIMS: Final = ScoreMetric(
+    "ragtrace.evaluation.claims",
+    _SUM,
+    "{claim}",
+    "claims of judged answers, each once",
+    (semconv.CLAIM_VERDICT,),
+)
+QUADRANT: Final = ScoreMetric(
+    "ragtrace.evaluation.quadrant",
+    _SUM,
+    "{answer}",
+    "answers of all traffic by chunk precision and faithfulness, estimated",
+    (semconv.DIAGNOSIS,),
+)
+COST: Final = ScoreMetric("ragtrace.evaluation.cost", _SUM, "{USD}", "US dollars spent on the judge", ())
+UNPRICED: Final = ScoreMetric(
+    "ragtrace.evaluation.unpriced", _SUM, "{answer}", "judged answers of unknown cost", ()
+)
+REVISED: Final = ScoreMetric(
+    "ragtrace.evaluation.revised",
+    _SUM,
+    "{answer}",
+    "evaluations that replace an earlier one: nothing else counts them, so that an answer counts once",
+    (),
+)
+SCORE_METRICS: Final = (
+    *(SCORE, WEIGHTED, WEIGHT_SQUARED, SCORE_PRODUCT, SCORE_SQUARED, PASS_SQUARED),
+    *(RESULTS, UNWEIGHTED, CLAIMS, QUADRANT, COST, UNPRICED, REVISED),
+)
+
 
 ALL_DIMENSIONS: Final = tuple(dimension.key for dimension in DIMENSIONS)
 MOST_SERIES: Final = 7_500
@@ -222,3 +318,23 @@ _QUADRANTS: Final[Mapping[tuple[Label, ...], str]] = {
     (Label.FAIL, Label.PASS): "retrieval_noise",
     (Label.FAIL, Label.FAIL): "retrieval_failure",
 }
+
+
+_verdicts = logging.getLogger("ragtrace.verdicts")
+
+
+def log_verdicts() -> None:
+    """Send every verdict to stderr in JSON, whatever the level and format of the other lines."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    _verdicts.handlers, _verdicts.propagate = [handler], False
+    _verdicts.setLevel(logging.INFO)
+
+
+def log_verdict(answer: AnswerSummary) -> None:
+    """Write the line of an answer. It has no content."""
+    facts = {name: value for name, value in facts_of(answer).items() if value is not None and value != ""}
+    if answer.supersedes:
+        facts["supersedes"] = answer.supersedes
+    told = event("answer_judged", **facts, metrics=metrics_of(answer))
+    _verdicts.info("answer judged: %s", answer.label.value, extra=told)

@@ -24,9 +24,8 @@ from ragtrace_collector.ui._answer_view import (
     raw_carrier,
 )
 from ragtrace_collector.ui.conversations import session_url
-from ragtrace_collector.ui.query import check_parameters
 from ragtrace_collector.ui.security import open_own, own_tenant
-from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
+from ragtrace_collector.ui.site import Site, check_parameters, render, site_of, viewer_of
 
 _MOST_OF_SESSION: Final = 100
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")

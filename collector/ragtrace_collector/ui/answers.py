@@ -35,9 +35,18 @@ from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.review import LabelRow, RecordRows, record_row
-from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
-from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
+from ragtrace_collector.ui.site import (
+    FIELDS,
+    ListQuery,
+    Site,
+    check_parameters,
+    read_query,
+    render,
+    site_of,
+    values_of,
+    viewer_of,
+)
 
 _COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
 

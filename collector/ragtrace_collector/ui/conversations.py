@@ -20,9 +20,8 @@ from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, f
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label, Verdict, VerdictLabel
-from ragtrace_collector.ui.query import check_parameters
 from ragtrace_collector.ui.security import open_own, own_tenant
-from ragtrace_collector.ui.site import Site, render, site_of
+from ragtrace_collector.ui.site import Site, check_parameters, render, site_of
 
 _PAGE: Final = 50
 _MOST_TURNS: Final = 1_000

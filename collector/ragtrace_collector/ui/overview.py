@@ -26,10 +26,18 @@ from ragtrace.reviews.averages import METRIC
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import Difference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
-from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.review import corrected_metric
 from ragtrace_collector.ui.security import scoped
-from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
+from ragtrace_collector.ui.site import (
+    ListQuery,
+    Site,
+    check_parameters,
+    read_query,
+    render,
+    site_of,
+    values_of,
+    viewer_of,
+)
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 200

@@ -39,9 +39,8 @@ from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice
 from ragtrace_collector.ui.answer import answer_url
-from ragtrace_collector.ui.query import check_parameters, read_query
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
-from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
+from ragtrace_collector.ui.site import Site, check_parameters, read_query, render, site_of, viewer_of
 
 _AT_ONCE: Final = 500
 _MOST_SEEN: Final = 20_000

@@ -24,8 +24,7 @@ from ragtrace.answers.summary import AnswerKey
 from ragtrace.ports import Clock
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.ui.site import Viewer, error_page, render, site_of, viewer_of
-from ragtrace_collector.web.errors import RequestRefused
-from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, digest_of
+from ragtrace_collector.web.tokens import RequestRefused, TokenAuth, TokenGrant, digest_of
 
 COOKIE: Final = "ragtrace_session"
 _MOST: Final = 1_000

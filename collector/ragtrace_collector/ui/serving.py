@@ -16,8 +16,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
+from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
 from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.sessions import SessionSummary
@@ -37,9 +36,7 @@ from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, Sessions, UiAccess, login_routes
 from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink
-from ragtrace_collector.web.auth import ReceiverAuth
-from ragtrace_collector.web.certificate import Certificate
-from ragtrace_collector.web.server import HttpServer
+from ragtrace_collector.web.server import Certificate, HttpServer, ReceiverAuth
 
 
 def ui_app(site: Site, *, access: UiAccess) -> Starlette:

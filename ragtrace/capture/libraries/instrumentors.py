@@ -1,4 +1,7 @@
-"""Turn instrumentors on as the application imports their libraries, and turn them off again."""
+"""The libraries that ``instrument()`` knows: instrumentors that go on as they are imported, and off again.
+
+Queries of vector stores are recorded as retrievals here, because their instrumentors omit the results.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,165 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
+from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
+from ragtrace import semconv
 from ragtrace.capture._guard import guarded, hint, log
-from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
-from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs, leave_runs
-from ragtrace.capture.settings import note
+from ragtrace.capture._recording import Recording
+from ragtrace.capture._wrapping import Argument, Arguments, traced
+from ragtrace.capture.calls import ChunksOf, RetrievalCall, retrieval
+from ragtrace.capture.instrumentation import note
+from ragtrace.capture.tracers import follow_agents, follow_runs, in_retriever, leave_runs
+from ragtrace.model import Chunk
+
+
+class InstrumentorKind(StrEnum):
+    """The author of a library's spans."""
+
+    OPENINFERENCE = "OpenInference"
+    BUILT_IN = "the library itself"
+    RAGTRACE = "ragtrace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library and its instrumentation. ``docs/instrument.md`` says how they were chosen."""
+
+    name: str
+    """The name in ``only`` and ``exclude``."""
+    module: str
+    """The module whose import turns the instrumentor on."""
+    kind: InstrumentorKind
+    instrumentor: str
+    """``module:name`` of the class or function that instruments it."""
+    package: str | None = None
+    """The instrumentor's distribution, if it is neither the library's nor ragtrace's."""
+    others: tuple[str, ...] = ()
+    """Other instrumentors of the library, as ``module:Class`` or ``module``; ragtrace yields to them."""
+    marked: tuple[str, ...] = ()
+    """``module:attribute`` of objects that other instrumentors replace or extend."""
+    called_by: tuple[str, ...] = ()
+    """Module prefixes of frameworks that call the library: their own spans show those calls."""
+    variable: str | None = None
+    """An environment variable that makes the library send spans itself."""
+
+
+_FRAMEWORKS = ("langchain", "langgraph", "llama_index", "haystack", "pydantic_ai")
+
+LIBRARIES = (
+    Library(
+        name="openai",
+        module="openai",
+        kind=InstrumentorKind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.openai:OpenAIInstrumentor",
+        package="openinference-instrumentation-openai",
+        called_by=_FRAMEWORKS,
+        others=(
+            "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
+            "opentelemetry.instrumentation.openai.v1:OpenAIV1Instrumentor",
+            "opentelemetry.instrumentation.openai_v2:OpenAIInstrumentor",
+            "opentelemetry.instrumentation.genai.openai:OpenAIInstrumentor",
+            "langfuse.openai",
+            "traceloop.sdk",
+        ),
+        marked=(
+            "openai:OpenAI.request",
+            "openai.resources.chat.completions:Completions.create",
+            "openai.resources.responses:Responses.create",
+        ),
+    ),
+    Library(
+        name="anthropic",
+        module="anthropic",
+        kind=InstrumentorKind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.anthropic:AnthropicInstrumentor",
+        package="openinference-instrumentation-anthropic",
+        called_by=_FRAMEWORKS,
+        others=(
+            "opentelemetry.instrumentation.anthropic:AnthropicInstrumentor",
+            "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",
+            "traceloop.sdk",
+        ),
+        marked=("anthropic.resources.messages:Messages.create",),
+    ),
+    Library(
+        name="langchain",
+        module="langchain_core",
+        kind=InstrumentorKind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.langchain:LangChainInstrumentor",
+        package="openinference-instrumentation-langchain",
+        others=(
+            "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
+            "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+            "traceloop.sdk",
+        ),
+        marked=("langchain_core.callbacks:BaseCallbackManager.__init__",),
+        variable="LANGSMITH_OTEL_ENABLED",
+    ),
+    Library(
+        name="llama-index",
+        module="llama_index.core",
+        kind=InstrumentorKind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
+        package="openinference-instrumentation-llama-index",
+        others=(
+            "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
+            "opentelemetry.instrumentation.genai.llama_index:LlamaIndexInstrumentor",
+            "llama_index.observability.otel",
+            "traceloop.sdk",
+        ),
+        marked=("llama_index.core.instrumentation:root_dispatcher.span_handlers",),
+    ),
+    Library(
+        name="haystack",
+        module="haystack",
+        kind=InstrumentorKind.OPENINFERENCE,
+        instrumentor="openinference.instrumentation.haystack:HaystackInstrumentor",
+        package="openinference-instrumentation-haystack",
+        others=("opentelemetry.instrumentation.haystack:HaystackInstrumentor", "traceloop.sdk"),
+        marked=(
+            "haystack:Pipeline.run",
+            "haystack.tracing:tracer.actual_tracer",
+        ),
+    ),
+    Library(
+        name="pydantic-ai",
+        module="pydantic_ai",
+        kind=InstrumentorKind.BUILT_IN,
+        instrumentor="pydantic_ai:Agent",
+    ),
+    Library(
+        name="chromadb",
+        module="chromadb",
+        kind=InstrumentorKind.RAGTRACE,
+        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_chroma",
+        others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor", "traceloop.sdk"),
+        marked=("chromadb:Collection.query",),
+    ),
+    Library(
+        name="qdrant",
+        module="qdrant_client",
+        kind=InstrumentorKind.RAGTRACE,
+        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_qdrant",
+    ),
+    Library(
+        name="weaviate",
+        module="weaviate",
+        kind=InstrumentorKind.RAGTRACE,
+        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_weaviate",
+    ),
+)
+"""OpenLLMetry's spans of Qdrant and Weaviate hold no results, so ragtrace adds its own retrieval spans."""
 
 
 def when_imported(module: str, action: Callable[[], object]) -> None:
@@ -349,3 +498,208 @@ def _trace_config(content: bool) -> object:
         return config()
     known = {field.name for field in fields(config)}
     return config(**{name: True for name in known if name.startswith("hide_")})
+
+
+Query = Callable[[Any, Arguments], RetrievalCall]
+"""Makes the retrieval of one call from the called object."""
+
+
+def instrument_chroma() -> TakeBack:
+    """Record ``Collection.query``, sync and async, with documents, ids and distances."""
+    owners = [
+        import_module("chromadb.api.models.Collection").Collection,
+        import_module("chromadb.api.models.AsyncCollection").AsyncCollection,
+    ]
+    return _all_back([_record(owner, "query", _chroma_query) for owner in owners])
+
+
+def instrument_qdrant() -> TakeBack:
+    """Record the queries of ``QdrantClient`` and ``AsyncQdrantClient`` with payloads, ids and scores."""
+    module = import_module("qdrant_client")
+    return _all_back(
+        [
+            _record(owner, method, _qdrant_query)
+            for owner in (module.QdrantClient, module.AsyncQdrantClient)
+            for method in ("query_points", "query_batch_points", "query_points_groups", "search")
+            if hasattr(owner, method)
+        ]
+    )
+
+
+def instrument_weaviate() -> TakeBack:
+    """Record ``collection.query.near_text`` and the like, with properties, ids, distances or scores."""
+    module = import_module("weaviate.collections.query")
+    return _all_back(
+        [
+            _record(owner, method, _weaviate_query)
+            for owner in (module._QueryCollection, module._QueryCollectionAsync)  # noqa: SLF001 - private
+            for method in ("near_text", "near_vector", "near_object", "hybrid", "bm25")
+            if hasattr(owner, method)
+        ]
+    )
+
+
+def _record(owner: type, method: str, query: Query) -> TakeBack:
+    """Replace a method with one that records its calls; return a function that restores it."""
+    own = owner.__dict__.get(method)
+    function = getattr(owner, method)
+
+    def begin(given: Arguments) -> Recording:
+        return Recording() if _in_retrieval() else query(given.args[0], given)
+
+    recorded = traced(function, begin)
+    setattr(owner, method, recorded)
+
+    def take_back() -> None:
+        if owner.__dict__.get(method) is not recorded:
+            return  # another library wrapped it since: our wrapper does nothing while capture is off
+        if own is None:
+            delattr(owner, method)
+        else:
+            setattr(owner, method, own)
+
+    return take_back
+
+
+def _all_back(take_backs: Sequence[TakeBack]) -> TakeBack:
+    def take_back() -> None:
+        for put_back in take_backs:
+            put_back()
+
+    return take_back
+
+
+def _in_retrieval() -> bool:
+    """Return whether a framework or the application already records the enclosing retrieval."""
+    attributes = getattr(trace.get_current_span(), "attributes", None) or {}
+    return (
+        in_retriever()
+        or attributes.get(semconv.RAG_KIND) == semconv.KIND_RETRIEVAL
+        or attributes.get(semconv.OI_KIND) == semconv.OI_RETRIEVER
+    )
+
+
+def _retrieval(query: object, source: object, top_k: object, chunks: ChunksOf) -> RetrievalCall:
+    return retrieval(
+        query if isinstance(query, str) else None,
+        data_source=source if isinstance(source, str) else None,
+        top_k=top_k if isinstance(top_k, int) else None,
+        chunks=chunks,
+    )
+
+
+def _argument(given: Arguments, name: str, position: int | None = None) -> Any:
+    return Argument(name, position).value(given)
+
+
+def _chroma_query(collection: Any, given: Arguments) -> RetrievalCall:
+    texts = _argument(given, "query_texts", 2)
+    query = texts if isinstance(texts, str) else "\n".join(texts or ()) or None
+    return _retrieval(query, collection.name, _argument(given, "n_results", 6) or 10, _chroma_chunks)
+
+
+def _chroma_chunks(result: Any) -> list[Chunk]:
+    """Read one list per query; a chunk in several of them becomes one chunk."""
+    chunks: dict[str, Chunk] = {}
+    for query, ids in enumerate(result["ids"]):
+        texts, distances, metadatas = (
+            _row(result, key, query) for key in ("documents", "distances", "metadatas")
+        )
+        for rank, identity in enumerate(ids):
+            chunks.setdefault(
+                identity,
+                Chunk(
+                    id=identity,
+                    text=_at(texts, rank),
+                    score=_at(distances, rank),
+                    score_kind="distance",
+                    metadata=_at(metadatas, rank) or {},
+                ),
+            )
+    return list(chunks.values())
+
+
+def _row(result: Mapping[str, Any], key: str, query: int) -> Sequence[Any]:
+    return _at(result.get(key) or (), query) or ()
+
+
+def _at(values: Sequence[Any], index: int) -> Any:
+    return values[index] if index < len(values) else None
+
+
+def _qdrant_query(_client: object, given: Arguments) -> RetrievalCall:
+    query = _argument(given, "query", 2)
+    asked = getattr(query, "nearest", query)  # a document, which the client or the server embeds
+    return _retrieval(
+        getattr(asked, "text", None),
+        _argument(given, "collection_name", 1),
+        _argument(given, "limit") or 10,
+        _qdrant_chunks,
+    )
+
+
+def _qdrant_chunks(result: object) -> list[Chunk]:
+    return [
+        _chunk(point.id, point.payload or {}, score=getattr(point, "score", None))
+        for point in _qdrant_points(result)
+    ]
+
+
+def _qdrant_points(result: Any) -> Iterator[Any]:
+    if isinstance(result, list):
+        for each in result:
+            yield from _qdrant_points(each)
+    elif hasattr(result, "groups"):
+        for group in result.groups:
+            yield from group.hits
+    elif hasattr(result, "points"):
+        yield from result.points
+    else:
+        yield result
+
+
+def _weaviate_query(queries: Any, given: Arguments) -> RetrievalCall:
+    query = _argument(given, "query", 1)
+    text = (
+        query if isinstance(query, str) or not isinstance(query, Collection) else "\n".join(map(str, query))
+    )
+    return _retrieval(text, getattr(queries, "_name", None), _argument(given, "limit"), _weaviate_chunks)
+
+
+def _weaviate_chunks(result: Any) -> list[Chunk]:
+    chunks = []
+    for found in result.objects:
+        distance, score, certainty = (
+            getattr(found.metadata, name, None) for name in ("distance", "score", "certainty")
+        )
+        score = certainty if score is None else score
+        if distance is not None and not score:  # a score that was not requested may be 0
+            chunks.append(_chunk(found.uuid, found.properties, score=distance, score_kind="distance"))
+        else:
+            chunks.append(_chunk(found.uuid, found.properties, score=score))
+    return chunks
+
+
+TEXT_KEYS = ("text", "content", "page_content", "document", "chunk", "body")
+"""Field names of a chunk's text, in this order; else the longest string is the text."""
+
+
+def _chunk(
+    identity: object, stored: Mapping[str, Any], *, score: float | None, score_kind: str = "similarity"
+) -> Chunk:
+    key = next((key for key in TEXT_KEYS if isinstance(stored.get(key), str)), None)
+    if key is None:
+        key = _longest(stored.items())
+    rest = {name: value for name, value in stored.items() if name != key}
+    return Chunk(
+        id=str(identity),
+        text=None if key is None else stored[key],
+        score=score,
+        score_kind=score_kind,
+        metadata=rest,
+    )
+
+
+def _longest(fields: Iterable[tuple[str, object]]) -> str | None:
+    texts = [(len(value), key) for key, value in fields if isinstance(value, str)]
+    return max(texts, default=(0, None))[1]

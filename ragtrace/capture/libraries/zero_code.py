@@ -6,10 +6,8 @@ import os
 from collections.abc import Mapping
 
 from ragtrace.capture._guard import active, guarded
-from ragtrace.capture.instrumentation import instrument
-from ragtrace.capture.libraries._table import LIBRARIES, Library
-from ragtrace.capture.libraries.instrumentors import of_names, release
-from ragtrace.capture.settings import resolve
+from ragtrace.capture.instrumentation import instrument, resolve
+from ragtrace.capture.libraries.instrumentors import LIBRARIES, Library, of_names, release
 
 DISABLED = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 

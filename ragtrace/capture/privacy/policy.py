@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded, hint
-from ragtrace.capture.values.plain import INT64, MAX_VALUES, cut, plain_text
+from ragtrace.capture.values import INT64, MAX_VALUES, cut, plain_text
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ragtrace.traces.extract._answers import unwrap
 from ragtrace.traces.extract._calls import is_evaluator
+from ragtrace.traces.extract._missing import Unread
 from ragtrace.traces.extract._rules import AttributeMapping, ContextFrom, ExtractRules
-from ragtrace.traces.extract._unread import Unread
 from ragtrace.traces.extract.convention import AttributePath
 from ragtrace.traces.extract.extraction import Extraction, ExtractionNote, extract_records

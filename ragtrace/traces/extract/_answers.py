@@ -12,10 +12,11 @@ from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._calls import Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, Place, found_text, parse_loosely
-from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
+    REPLY_ABROAD,
+    SOURCES_ABROAD,
     asked_in,
     elements_in,
     fields_in,
@@ -23,7 +24,7 @@ from ragtrace.traces.extract._prompts import (
     without,
 )
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.text import flat
+from ragtrace.traces.trace import flat
 
 _MOST_GENERATIONS: Final = 24
 """Of one call, from the last: so many are compared with each other."""

@@ -12,14 +12,11 @@ from typing import Any, Final, TypeVar
 
 from ragtrace import semconv
 from ragtrace.traces.extract._content import parse_loosely
+from ragtrace.traces.extract._payload import retrieves
 from ragtrace.traces.extract._rules import AttributeMapping
-from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract._streams import end_of
-from ragtrace.traces.extract._tools import retrieves
+from ragtrace.traces.extract._span_reader import Role, SpanReading, end_of, merge
 from ragtrace.traces.extract.conventions import OWN, read_span
-from ragtrace.traces.lineage import Lineage
-from ragtrace.traces.text import flat
-from ragtrace.traces.trace import Span, SpanKind, Trace
+from ragtrace.traces.trace import Lineage, Span, SpanKind, Trace, flat
 
 T = TypeVar("T")
 

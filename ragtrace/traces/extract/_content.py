@@ -13,8 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
-from ragtrace.traces.text import scrub_surrogates
-from ragtrace.traces.trace import Span
+from ragtrace.traces.trace import Span, scrub_surrogates
 
 T = TypeVar("T")
 

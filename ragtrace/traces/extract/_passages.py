@@ -9,41 +9,37 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from ragtrace.traces.extract._languages import (
+from ragtrace.traces.extract._prompts import (
+    ANY_NUMBERED,
+    ASKED,
     ASKED_ABROAD,
     BARE_HEAD_OF_PASSAGES,
-    HEADS_ELSE,
-    HEADS_PASSAGES,
-    INSTRUCTS_ABROAD,
-    NAMES_PASSAGES,
-    REPLIES_ABROAD,
-    SAYS_TO_ANSWER,
-)
-from ragtrace.traces.extract._passage_split import (
-    ANY_NUMBERED,
     BRACKETED,
     CJK,
     COLUMNS,
     FENCE,
     FILE,
+    HEADS_ELSE,
+    HEADS_PASSAGES,
     IN_PARENTHESES,
+    INSTRUCTS_ABROAD,
     KEYED,
-    LISTED,
-    NUMBERED,
-    RULE,
-    documents_in_json,
-    keys_of_records,
-    parted,
-)
-from ragtrace.traces.extract._prompts import (
-    ASKED,
     LAST_LABEL,
+    LISTED,
+    NAMES_PASSAGES,
+    NUMBERED,
     QUESTION_MARKS,
+    REPLIES_ABROAD,
+    RULE,
+    SAYS_TO_ANSWER,
     Element,
     asked_by_label,
+    documents_in_json,
     elements_in,
     fields_in,
+    keys_of_records,
     outermost,
+    parted,
     without,
 )
 

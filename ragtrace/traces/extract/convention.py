@@ -51,13 +51,14 @@ from ragtrace.traces.extract._messages import (
 from ragtrace.traces.extract._payload import (
     answer_in,
     documents_in,
+    handed_documents,
     handed_on,
     prompt_in,
     question_in,
     texts_for_synthesis,
+    tool_documents,
 )
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
-from ragtrace.traces.extract._tools import handed_documents, tool_documents
 from ragtrace.traces.trace import Span
 
 _LONGEST_INDEX = 6

@@ -22,17 +22,21 @@ from ragtrace.traces.extract._calls import (
     without_skew,
 )
 from ragtrace.traces.extract._content import FoundValue, best, first_text
-from ragtrace.traces.extract._context import ExtractedContext, context_of, hops_of
-from ragtrace.traces.extract._missing import missing_answer, missing_text, passed_over, unfinished_answer
-from ragtrace.traces.extract._prompt_context import earlier_turns
+from ragtrace.traces.extract._context import ExtractedContext, context_of, earlier_turns, hops_of
+from ragtrace.traces.extract._missing import (
+    Unread,
+    missing_answer,
+    missing_text,
+    passed_over,
+    unfinished_answer,
+    unread_text,
+)
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.extract._unread import Unread, unread_text
 from ragtrace.traces.extract.convention import Reader
 from ragtrace.traces.extract.conventions import OWN, stores_vectors
-from ragtrace.traces.text import flat
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.trace import Span, Trace, flat
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.model import JudgeIdentity, Sample
 from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.judge.evaluator import open_evaluator
+from ragtrace_collector.judge import open_evaluator
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_endpoints import Strict, serving

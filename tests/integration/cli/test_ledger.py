@@ -16,7 +16,7 @@ import pytest
 from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.clock import SystemClock
 from ragtrace.model import Sample
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job, Outcome
 from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run, start

@@ -18,7 +18,7 @@ import pytest
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
-from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.ledger import State
 from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, Outcome
 from ragtrace_collector.store.sqlite import SqliteFile

@@ -17,8 +17,7 @@ from ragtrace.ports import Clock
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.service.collector import Collector, open_collector
 from tests.patience import PATIENCE_S
 
 __all__ = ["carriers_in", "config_of", "half_a_request", "post", "running_collector", "send_grpc", "until"]

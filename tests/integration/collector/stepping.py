@@ -11,8 +11,7 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.service.collector import Collector, open_collector
 from tests.integration.collector.running import carriers_in
 from tests.rag_spans import START_NS
 

@@ -18,9 +18,8 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store.trace_key import trace_key
-from ragtrace_collector.web.errors import RequestRefused
-from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, digest_of
+from ragtrace_collector.store.records import trace_key
+from ragtrace_collector.web.tokens import RequestRefused, TokenAuth, TokenGrant, digest_of
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send
 from tests.rag_spans import rag_trace, trace_id_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.web import _connection as listening
 from ragtrace_collector.web import connections as crowd
+from ragtrace_collector.web import connections as listening
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace

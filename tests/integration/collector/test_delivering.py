@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.deliver import DeliverStage
 from tests.attack.back_end import Answer, Rule, refusing, running_back_end
 from tests.integration.collector.running import config_of, request_of
 from tests.integration.collector.stepping import Stepped, stepped_collector

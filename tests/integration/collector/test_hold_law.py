@@ -20,8 +20,7 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.service.collector import Collector, open_collector
 from tests.integration.collector.running import config_of, request_of
 from tests.rag_spans import chat_span, rag_trace
 

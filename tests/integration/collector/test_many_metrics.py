@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
-from ragtrace_collector.judge.spec import evaluator_spec_of
+from ragtrace_collector.judge import evaluator_spec_of
 from ragtrace_collector.service.check import check_config
 from tests.integration.collector.running import (
     carriers_in,

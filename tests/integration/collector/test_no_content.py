@@ -10,7 +10,7 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace_collector.deliver.observed_sink import without_quotes
+from ragtrace_collector.deliver import without_quotes
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.telemetry.logs import JsonLines, TextLines
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until

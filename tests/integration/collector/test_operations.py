@@ -16,8 +16,7 @@ from prometheus_client.samples import Sample
 from starlette.routing import Route
 
 from ragtrace.traces.otlp import decode
-from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.service.collector import Collector, open_collector
 from tests.integration.collector.running import (
     carriers_in,
     config_of,

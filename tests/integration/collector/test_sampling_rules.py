@@ -20,8 +20,7 @@ from ragtrace.model import AttributeValue
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Resource, Span, StatusCode
-from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.service.collector import Collector, open_collector
 from ragtrace_collector.store.ledger import read_screened
 from ragtrace_collector.store.open import database_of
 from tests.integration.cli.program import run

@@ -14,13 +14,13 @@ import pytest
 
 from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable, SendRetryable
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import open_judge
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.web.auth import open_auth
+from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, request_of, running_collector
 from tests.patience import PATIENCE_S

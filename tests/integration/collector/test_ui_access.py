@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ragtrace.errors import ConfigError
 from ragtrace_collector.ui.security import COOKIE
-from ragtrace_collector.web.auth import open_auth
+from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.running import config_of
 from tests.integration.collector.test_access import entry
 from tests.integration.collector.ui_pages import (

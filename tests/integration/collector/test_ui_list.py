@@ -18,8 +18,7 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ReadUnavailable
 from ragtrace.model import VerdictCounts
 from ragtrace_collector.ui.answers import TextSearch
-from ragtrace_collector.ui.query import FIELDS, read_query
-from ragtrace_collector.ui.site import Site
+from ragtrace_collector.ui.site import FIELDS, Site, read_query
 from tests.integration.collector.ui_pages import NOW_NS, HandClock, Pages, Texts, csrf_of, with_tenant
 from tests.unit.answers.rows import a_metric, a_row, hex_id
 

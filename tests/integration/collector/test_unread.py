@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.store.sqlite import SqliteFile

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.pipeline.evaluation import evaluator_version

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.http.tls import ClientTls
+from ragtrace.http import ClientTls
 from ragtrace.judge import open_embedder, open_judge
 from tests.integration.judge.interceptor import Intercepted, intercepting
 from tests.integration.judge.test_endpoints import Strict, ask, self_signed, serving, strict

@@ -15,7 +15,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="traces are known by their ids alone, whoever sends",
-        file="collector/ragtrace_collector/store/trace_key.py",
+        file="collector/ragtrace_collector/store/records.py",
         old='return f"{trace_id}{BEHIND_ID}{tenant}" if tenant else trace_id',
         new="return trace_id",
         tests=(f"{_TENANTS_TESTS}::test_spans_of_two_tenants_under_one_trace_id_are_kept_apart",),

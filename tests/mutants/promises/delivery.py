@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_DELIVERING: Final = "collector/ragtrace_collector/deliver/outbox.py"
+_DELIVERING: Final = "collector/ragtrace_collector/deliver.py"
 _ANSWER: Final = "ragtrace/backends/otlp_sinks.py"
 _UNREADABLE_TESTS: Final = "tests/attack/test_unreadable_answers.py"
 _SOAK_TESTS: Final = "tests/soak/test_soak.py"

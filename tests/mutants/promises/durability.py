@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 
 _WRITER: Final = "collector/ragtrace_collector/store/sqlite.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
-_FILES: Final = "collector/ragtrace_collector/store/_files.py"
+_FILES: Final = "collector/ragtrace_collector/store/sqlite.py"
 _KAFKA: Final = "collector/ragtrace_collector/receive/kafka.py"
 _KAFKA_TESTS: Final = "tests/acceptance/test_kafka.py"
 

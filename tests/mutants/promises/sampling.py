@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _POSITION: Final = "ragtrace/sampling/rules.py"
-_SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
+_SAMPLER: Final = "collector/ragtrace_collector/sampling.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
@@ -58,7 +58,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a restart opens the purse",
-        file="collector/ragtrace_collector/store/writers.py",
+        file="collector/ragtrace_collector/store/jobs.py",
         old="    crashed = int(has_crashed)\n",
         new='    crashed = int(has_crashed)\n    db.execute("DELETE FROM spent")\n',
         tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),

@@ -16,7 +16,7 @@ MUTANTS: Final = (
     Mutant(
         promise="leases",
         breaks="what a killed process had leased is never leased again",
-        file="collector/ragtrace_collector/store/writers.py",
+        file="collector/ragtrace_collector/store/jobs.py",
         old="crashes = crashes + ? WHERE state = 'leased'",
         new="crashes = crashes + ? WHERE state = 'lost'",
         tests=(f"{_STORE_TESTS}::test_a_lease_ends_with_the_process",),
@@ -32,7 +32,7 @@ MUTANTS: Final = (
     Mutant(
         promise="settling",
         breaks="spans are forgotten while their answer waits",
-        file="collector/ragtrace_collector/store/retention.py",
+        file="collector/ragtrace_collector/store/store.py",
         old="job.trace_id = trace.trace_id AND state != 'ended')\"",
         new="job.trace_id = trace.trace_id AND state = 'none')\"",
         tests=(f"{_STORE_TESTS}::test_a_trace_with_an_open_job_does_not_expire",),

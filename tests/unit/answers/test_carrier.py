@@ -29,8 +29,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, SpanEvent
 from tests.unit.answers.evaluations import Judged, judged

@@ -17,8 +17,7 @@ from ragtrace.answers.summary import AnswerSummary, key_of
 from ragtrace.errors import ReadError
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, VerdictLabel
 from ragtrace.reports import RunEnd, RunInfo, open_report
-from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
 from ragtrace.traces.trace import Scope, Span, Trace

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends.search_windows import SearchWindow, windows
+from ragtrace.backends.http_api import SearchWindow, windows
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Trace
 

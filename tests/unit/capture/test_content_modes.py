@@ -18,8 +18,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 import ragtrace
 from ragtrace import ContentPolicy, semconv
+from ragtrace.capture.instrumentation import resolve
 from ragtrace.capture.privacy.policy import MODES, ContentFilter, hashed
-from ragtrace.capture.settings import resolve
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part, RagRecord, SkipReason
 from ragtrace.traces.extract import extract_records
@@ -355,7 +355,7 @@ class TestOtherLibraries:
 
     @pytest.fixture
     def tracer_of(self) -> Callable[..., Any]:
-        from ragtrace.capture.privacy.foreign import PolicedProvider
+        from ragtrace.capture.tracers import PolicedProvider
 
         def tracer(recorded: Recorded, **settings: Any) -> Any:
             return PolicedProvider(recorded.provider, ContentPolicy(**settings)).get_tracer("other")

@@ -13,7 +13,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture import instrumentation
 from ragtrace.capture.privacy import _redaction
-from ragtrace.capture.privacy.foreign import PolicedProvider
+from ragtrace.capture.tracers import PolicedProvider
 from tests.unit.capture.conftest import Recorded
 
 PERSONAL = (

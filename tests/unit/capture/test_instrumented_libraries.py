@@ -16,9 +16,14 @@ import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
 import ragtrace
-from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
-from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
-from ragtrace.capture.settings import resolve
+from ragtrace.capture.instrumentation import resolve
+from ragtrace.capture.libraries.instrumentors import (
+    LIBRARIES,
+    InstrumentedLibraries,
+    InstrumentorKind,
+    Library,
+    chosen,
+)
 
 SEARCH = Library(
     name="search",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ragtrace
 from ragtrace import ContentPolicy, semconv
-from ragtrace.capture.values.plain import cut, plain_text
+from ragtrace.capture.values import cut, plain_text
 from ragtrace.model import Part
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.capture.settings import resolve
+from ragtrace.capture.instrumentation import resolve
 
 
 @pytest.mark.parametrize(

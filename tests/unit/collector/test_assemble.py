@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.traces.otlp import SpanRef
-from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly, Ready
+from ragtrace_collector.assemble import AssemblePolicy, Assembly, Ready
 
 SECOND = 1_000_000_000
 POLICY = AssemblePolicy(

@@ -15,7 +15,7 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace_collector.judge.breaker import Breaker, BreakerState
+from ragtrace_collector.judge import Breaker, BreakerState
 
 SECOND = 1_000_000_000
 REFUSED = JudgeRefused("judge m at host: it does not accept the key (HTTP 401)")

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from ragtrace.validation import in_words
 from ragtrace_collector.config import CollectorConfig, default_config_text
-from ragtrace_collector.config._problems import problems
+from ragtrace_collector.config.load import problems
 
 FOREIGN = re.compile(
     r"(?i)input|should|valid |valid$|pydantic|dictionary|tuple|type=|byte string|Extra|field|instance"

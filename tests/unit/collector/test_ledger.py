@@ -13,8 +13,8 @@ import ragtrace_collector
 from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import Sample, SkipReason
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State, meaning_of, vocabulary
-from ragtrace_collector.store._accounts import OTHERS
+from ragtrace_collector.ledger import FinalOutcome, State, meaning_of, vocabulary
+from ragtrace_collector.store.ledger import OTHERS
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store

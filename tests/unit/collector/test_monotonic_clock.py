@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace_collector.telemetry.clock import SteadyClock
+from ragtrace_collector.telemetry.counters import SteadyClock
 
 HOUR_NS = 3600 * 10**9
 

@@ -6,8 +6,8 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.operations import reload as reloading
-from ragtrace_collector.operations.reload import changed_keys, digest_of, refuse_what_needs_a_restart
+from ragtrace_collector.operations import signals as reloading
+from ragtrace_collector.operations.signals import changed_keys, digest_of, refuse_what_needs_a_restart
 
 
 def config(text: str = "", *, key: str = "a secret") -> CollectorConfig:

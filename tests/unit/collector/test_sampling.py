@@ -14,7 +14,7 @@ from ragtrace.model import AttributeValue, RagRecord, Sample
 from ragtrace.sampling import SamplingPlan, keeps, position_of
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.config.sampling import SampleConfig
+from ragtrace_collector.config.sections import SampleConfig
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from tests.rag_spans import rag_trace, trace_id_of
 

@@ -9,9 +9,9 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.stats import Weighed, weighted_mean
-from ragtrace_collector.config.sampling import SampleConfig
+from ragtrace_collector.config.sections import SampleConfig
 from ragtrace_collector.sampling import Decision, Sampler
-from ragtrace_collector.service.from_config import sampler_of
+from ragtrace_collector.service.pipeline import sampler_of
 from tests.unit.collector.asked import Asked, asked, decide
 
 SESSIONS = 2_000

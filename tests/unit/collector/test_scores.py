@@ -13,10 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts
-from ragtrace_collector.operations._instruments import Readings
-from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.metrics import Readings, SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
-from ragtrace_collector.telemetry import score_table as table
+from ragtrace_collector.telemetry import scores as table
 from ragtrace_collector.telemetry.scores import ScoreMetric, Scores
 from ragtrace_collector.web.tokens import TokenAuth
 from tests.integration.collector.running import until

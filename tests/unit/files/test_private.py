@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.files.private import make_private
+from ragtrace.files import make_private
 from tests.patience import PATIENCE_S
 
 _MAY_LOCK = """

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends.jaeger import JaegerGrpcReader
 from ragtrace.errors import ReadError
-from ragtrace.http.retry import Backoff, ReadRetries, retry_after_s_in
+from ragtrace.http import Backoff, ReadRetries, retry_after_s_in
 
 
 def pauses(retries: ReadRetries, asked_for_s: float | None = None) -> list[float]:

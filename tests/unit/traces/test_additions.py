@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
+from ragtrace.traces.attach import Addition, add_to_spans, encode_addition
 from ragtrace.traces.otlp import drop_spans, encode, split_by_trace
 from ragtrace.traces.trace import SpanEvent
 from tests.rag_spans import rag_trace

@@ -10,7 +10,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from ragtrace.model import MetricFailure, MetricResult, Sample, SkipReason, VerdictLabel
 from ragtrace.traces.attach import AttachOptions, carrier
-from ragtrace.traces.evaluation_logs import encode_evaluation_logs
+from ragtrace.traces.logs import encode_evaluation_logs
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
 from tests.unit.traces.builders import (

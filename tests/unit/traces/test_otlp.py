@@ -15,13 +15,13 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace.errors import CodecError
 from ragtrace.model import AttributeValue
-from ragtrace.traces._otlp_envelope import new_envelope
 from ragtrace.traces.otlp import (
     Encoding,
     decode,
     decode_json,
     encode,
     encode_json,
+    new_envelope,
     parse_request,
     read_request,
     read_spans,

@@ -1,1 +1,0 @@
-"""Assemble: spans become traces, and traces give the answers in them."""

@@ -1,1 +1,0 @@
-"""Deliver: spans and verdicts go to the sinks."""

@@ -1,1 +1,0 @@
-"""The drift check: is the judge still the one that the scores of last week came from?"""

@@ -1,1 +1,0 @@
-"""Judge: the evaluator of the live configuration, and the guards in front of its endpoints."""

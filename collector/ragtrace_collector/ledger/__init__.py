@@ -1,1 +1,0 @@
-"""Ledger: what happened to every answer."""

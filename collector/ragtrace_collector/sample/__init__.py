@@ -1,1 +1,0 @@
-"""Sample: which answers are evaluated."""

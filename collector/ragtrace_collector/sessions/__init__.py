@@ -1,1 +1,0 @@
-"""Sessions: the turns of a conversation, judged together once it is over."""

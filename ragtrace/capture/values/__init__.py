@@ -1,1 +1,0 @@
-"""Chunks, messages and answers, in whatever form an application has them."""

@@ -1,1 +1,0 @@
-"""Private files, durable files, and ragtrace's state folder."""
