@@ -38,18 +38,10 @@ pytestmark = pytest.mark.slow
 
 ABSURD: Mapping[str, object] = {
     "negative": {"prompt_tokens": -1_000_000_000, "completion_tokens": 20},
-    "negative output": {"prompt_tokens": 100, "completion_tokens": -1_000_000_000},
-    "huge": {"prompt_tokens": 10**18, "completion_tokens": 20},
     "beyond 64 bits": {"prompt_tokens": 10**30, "completion_tokens": 10**30},
-    "huge output": {"prompt_tokens": 100, "completion_tokens": 10**18},
     "null": {"prompt_tokens": None, "completion_tokens": None},
     "strings": {"prompt_tokens": "100", "completion_tokens": "x" * 1000},
-    "parts of tokens": {"prompt_tokens": 0.5, "completion_tokens": 1e-9},
-    "huge floats": {"prompt_tokens": 1e300, "completion_tokens": 1e300},
-    "infinite": {"prompt_tokens": float("inf"), "completion_tokens": float("inf")},
-    "no number": {"prompt_tokens": float("nan"), "completion_tokens": float("nan")},
-    "truth": {"prompt_tokens": True, "completion_tokens": True},
-    "lists": {"prompt_tokens": [100], "completion_tokens": {}},
+    "no number": {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
     "details": {
         "prompt_tokens": 100,
         "completion_tokens": 20,
@@ -63,11 +55,10 @@ ABSURD: Mapping[str, object] = {
         "completion_tokens_details": [1],
     },
     "no usage": None,
-    "a number": 100,
     "a text": "100 tokens",
-    "a list": [100, 20],
 }
-FEW = ("negative", "beyond 64 bits", "details", "no usage", "a text")
+"""One of each kind; numbers of any kind are the subject of laws."""
+FEW = ("negative", "details", "a text")
 """For doors behind which the same reader stands."""
 NOT_DOUBTED = {"null", "details that are none", "no usage"}
 CALLS = 2
