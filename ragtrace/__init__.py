@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ragtrace.errors import RagtraceError
     from ragtrace.frames import evaluate_records, evaluate_records_async
     from ragtrace.model import Chunk, Evaluation, RagRecord
-    from ragtrace.pipeline.evaluation import evaluate
+    from ragtrace.pipeline import evaluate
     from ragtrace.sync import evaluate_sync
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _HOME = {
     "Evaluation": "ragtrace.model",
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
-    "evaluate": "ragtrace.pipeline.evaluation",
+    "evaluate": "ragtrace.pipeline",
     "evaluate_records": "ragtrace.frames",
     "evaluate_records_async": "ragtrace.frames",
     "evaluate_sync": "ragtrace.sync",

@@ -13,17 +13,25 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ragtrace import semconv
-from ragtrace.answers.carrier import as_carrier, is_carrier, summary_of
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.opening import in_order, of_tenant, open_answer, records_in
+from ragtrace.answers.carrier import (
+    as_carrier,
+    in_order,
+    is_carrier,
+    of_tenant,
+    open_answer,
+    records_in,
+    summary_of,
+)
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerDamaged, AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.rows import ReportLine, is_report, read_line, report_lines, trace_ids_in
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
 from ragtrace.answers.summary import (
     AnswerKey,
     AnswerSummary,
+    SessionSummary,
     feedback_in,
     key_of,
+    session_summary_of,
     short_question,
     summary_of_judged,
 )

@@ -20,7 +20,7 @@ from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.records import RecordReader, RecordRow
 from ragtrace.sync import wait_for

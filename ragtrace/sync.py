@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.metrics.judge_card import JudgeCard
 from ragtrace.model import Evaluation
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import available_metrics, metric_named
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 __all__ = ["requests_about"]

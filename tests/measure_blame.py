@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ragtrace.judge.cascade import ScreenSpec
+from ragtrace.judge.layers import ScreenSpec
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge
 from ragtrace.scoring.blame import BlameClass, blame_of
 from ragtrace.traces.extract import extract_records

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import RagRecord, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.language_pairs import KINDS, Pair, pairs
 
 _HEAD = (

@@ -19,7 +19,7 @@ from ragtrace.judge_forms import TruthsInput
 from ragtrace.labeled_data import LabeledAnswer, read_labeled
 from ragtrace.metrics.registry import metric_named
 from ragtrace.model import MetricResult, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, ReplyT
 
 __all__ = ["Compared", "compared"]

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ragtrace.calibration.card import digest_of, judge_card
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
+from ragtrace.calibration.page import digest_of, judge_card
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.judge._words import WordIndex
 from ragtrace.judge.lexical import (

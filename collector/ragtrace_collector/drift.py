@@ -11,8 +11,7 @@ from itertools import chain
 from typing import Final
 
 from ragtrace.budget import Budget, BudgetGuard, OverBudget, SpendLedger
-from ragtrace.drift.evidence import flips, weigh
-from ragtrace.drift.runs import (
+from ragtrace.drift import (
     Anchor,
     AnchorRun,
     AnchorScore,
@@ -20,10 +19,12 @@ from ragtrace.drift.runs import (
     DriftState,
     RunResult,
     SeenModel,
+    flips,
     read_anchors,
+    weigh,
 )
 from ragtrace.model import Evaluation, Label, MetricFailure, MetricResult
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import BudgetPeriodsConfig

@@ -16,11 +16,16 @@ from opentelemetry.trace import Tracer
 from ragtrace import semconv
 from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
 from ragtrace.budget import BudgetUnavailable, OverBudget
-from ragtrace.conversations.judging import placed_turn, session_of
-from ragtrace.conversations.turns import turn_of_json, wants_earlier_turns, with_earlier_turns
+from ragtrace.conversations import (
+    placed_turn,
+    session_of,
+    turn_of_json,
+    wants_earlier_turns,
+    with_earlier_turns,
+)
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import Evaluation, JudgedAnswer, MetricFailure, RagRecord, Status, outcome_of
-from ragtrace.pipeline.carriers import attach
+from ragtrace.pipeline import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import addition_of, encode_addition, without_evaluation_objects
 from ragtrace.traces.carrier_table import number_of

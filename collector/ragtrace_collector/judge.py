@@ -34,14 +34,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.judge import AdaptiveLimiter, Backoff, CacheSettings, limiter_of
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.pipeline.evaluator import (
-    Evaluator,
-    EvaluatorSpec,
-    JudgeAround,
-    JudgeRole,
-    MetricSpec,
-    VerifySpec,
-)
+from ragtrace.pipeline import Evaluator, EvaluatorSpec, JudgeAround, JudgeRole, MetricSpec, VerifySpec
 from ragtrace.ports import Clock, Embedder, Judge
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules

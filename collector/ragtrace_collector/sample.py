@@ -11,7 +11,7 @@ from typing import Final
 from opentelemetry.trace import Tracer
 
 from ragtrace.model import RagRecord
-from ragtrace.pipeline.evaluation import suspicion_of
+from ragtrace.pipeline import suspicion_of
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace

@@ -10,10 +10,19 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.judging import SessionName, judge_session, session_span
-from ragtrace.conversations.turns import Turn, digest_of, turn_of_json
+from ragtrace.answers.summary import SessionSummary, session_summary_of
+from ragtrace.conversations import (
+    SessionFindings,
+    SessionName,
+    Turn,
+    TurnCheck,
+    check_of_json,
+    check_turn,
+    digest_of,
+    judge_session,
+    session_span,
+    turn_of_json,
+)
 from ragtrace.errors import JudgeError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import decode, encode

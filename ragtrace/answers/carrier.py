@@ -1,19 +1,19 @@
-"""Read a carrier back: the evaluation that was written onto a trace, and what is missing from it."""
+"""Read carriers back, and open an answer of a trace: its record, its evaluations, what people say of it."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from ragtrace import semconv
-from ragtrace.answers.port import AnswerVersion
+from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.shown import counted
-from ragtrace.answers.summary import AnswerSummary, first_faithfulness, summary_of_judged
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, first_faithfulness, summary_of_judged
 from ragtrace.model import (
     Blame,
     Chunk,
@@ -48,7 +48,8 @@ from ragtrace.model import (
 from ragtrace.traces import carrier_table as table
 from ragtrace.traces.attach import carrier_span_id
 from ragtrace.traces.carrier_table import Attributes, integer_of, number_of, text_of, texts_of
-from ragtrace.traces.trace import Scope, Span, SpanEvent
+from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
+from ragtrace.traces.trace import Scope, Span, SpanEvent, Trace
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -340,8 +341,10 @@ def _read_outcomes(
 ) -> tuple[Mapping[str, MetricOutcome], tuple[str, ...]]:
     """Return the outcomes by name, faithfulness first, and sentences on what is unreadable."""
     events, span, notices = _results(carrier), carrier.attributes, []
-    outcomes: dict[str, MetricOutcome] = {}
-    for key in _names(span, events):
+    prefix, outcomes = semconv.LABEL_PREFIX, dict[str, MetricOutcome]()
+    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
+    # in one order everywhere: events begin with failed metrics, and back ends sort keys
+    for key in sorted({*labeled, *events}, key=first_faithfulness):
         outcomes[key] = outcome = _outcome(key, events.get(key, {}), span, verdicts, judge)
         if isinstance(outcome, MetricFailure) and outcome.error_type == _UNREADABLE:
             notices.append(f"{key}: {outcome.message}")
@@ -357,13 +360,6 @@ def _results(carrier: Span) -> Mapping[str, Attributes]:
         for event in named
         if (name := text_of(event.attributes, semconv.EVALUATION_NAME))
     }
-
-
-def _names(span: Attributes, events: Mapping[str, Attributes]) -> list[str]:
-    """Return the metrics in one order everywhere: events begin with failed ones, and back ends sort keys."""
-    prefix = semconv.LABEL_PREFIX
-    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
-    return sorted({*labeled, *events}, key=first_faithfulness)
 
 
 def _outcome(
@@ -393,7 +389,9 @@ def _outcome(
     if error_type:
         return MetricFailure(error_type=error_type, message=why or explanation or error_type, **common)
     is_skipped, own = label is Label.SKIPPED, _judge_in(event)
-    skip_reason = told.pop("skip_reason", None) or _skip_reason(explanation, span)
+    said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
+    reason = next((_REASONS[word] for word in said if word in _REASONS), None)
+    skip_reason = told.pop("skip_reason", None) or reason
     result = MetricResult(
         **{"direction": Direction.HIGHER_IS_BETTER, **told},
         **common,
@@ -403,25 +401,17 @@ def _outcome(
         explanation=explanation,
         verdicts=verdicts.claims_of(key),
         chunk_verdicts=verdicts.chunks_of(key),
-        details=dict(_details(event)),
+        details={
+            name.removeprefix(semconv.DETAIL_PREFIX): value
+            for name in event
+            if name.startswith(semconv.DETAIL_PREFIX) and (value := number_of(event, name)) is not None
+        },
         intermediate=_read_intermediate(event),
         judge=None if own is None or own.named == judge.named else own,
     )
     # the label is the one that was written, whatever rule gave it
     is_by_rule = threshold is None or (label is not None and result.label is not label)
     return result if is_skipped or not is_by_rule else replace(result, passed=label is Label.PASS)
-
-
-def _details(event: Attributes) -> Iterator[tuple[str, float]]:
-    for key in event:
-        value = number_of(event, key) if key.startswith(semconv.DETAIL_PREFIX) else None
-        if value is not None:
-            yield key.removeprefix(semconv.DETAIL_PREFIX), value
-
-
-def _skip_reason(explanation: str, span: Attributes) -> SkipReason | None:
-    said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
-    return next((_REASONS[word] for word in said if word in _REASONS), None)
 
 
 def _in_brief(key: str, span: Attributes) -> str | None:
@@ -610,19 +600,14 @@ def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFa
 
 def _claim_in(told: dict[str, Any], record: RagRecord, faults: EventFaults) -> Claim:
     answer, start, end = record.answer, told.pop("start", None), told.pop("end", None)
-    if answer is not None and not _is_within(start, end, answer):
+    is_whole = start is end if start is None or end is None else 0 <= start <= end <= len(answer or "")
+    if answer is not None and not is_whole:
         faults.moved += 1
         start = end = None
     if "text" not in told:
         faults.without_text += 1
         told["text"] = "" if answer is None or start is None else answer[start:end]
     return Claim(start=start, end=end, **told)
-
-
-def _is_within(start: int | None, end: int | None, answer: str) -> bool:
-    if start is None or end is None:
-        return start is end
-    return 0 <= start <= end <= len(answer)
 
 
 def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdict | None:
@@ -661,4 +646,144 @@ class _Chunks:
 def _is_cut(text: str | None) -> bool:
     return (
         text is not None and text.endswith(_CUT_MARK) and len(text.encode("utf-8", "replace")) >= _CUT_BYTES
+    )
+
+
+_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, semconv.REVIEW_PREFIX, f"{semconv.OI_ANNOTATIONS}.")
+_NO_RECORD: Final = (
+    "Question, chunks and answer can no longer be read from this trace: only what the evaluations say is"
+    " shown"
+)
+
+_NOBODYS: Final = (
+    "Spans of this trace name no tenant, and are not what was judged for this one: only what the evaluations"
+    " say is shown"
+)
+
+
+def open_answer(
+    trace: Trace,
+    key: AnswerKey,
+    rules: ExtractRules,
+    *,
+    read_from: str,
+    evaluations: Collection[str] = (),
+    is_own: bool = False,
+    kept: RagRecord | None = None,
+) -> OpenedAnswer:
+    """Open the answer on a span of a trace, with the record that the collector reads from the same spans.
+
+    ``trace`` has all spans of the trace id with the carriers. For the key's tenant, those of others are left
+    out. Anyone may send spans with a known trace id, so that spans that name no tenant are nobody's: of
+    these, only the ``evaluations`` are taken that are known to be the tenant's, and content if it is what
+    was judged for the tenant. ``is_own`` says that the place has given the tenant's spans alone.
+    ``read_from`` names the place, without secrets. ``kept`` is the record that was judged, for a trace that
+    has it no more.
+
+    Raises:
+        AnswerGone: the trace has no evaluation of this span.
+    """
+    trace, nobodys = (trace, ()) if is_own else of_tenant(trace, key.tenant, evaluations)
+    carriers = [span for span in trace.spans if is_carrier(span)]
+    own = [span for span in carriers if target_span_id(span) == key.span_id]
+    if not own:
+        raise AnswerGone(_why_gone(trace, key, read_from))
+    found = records_in(trace, rules)
+    record = found.by_span.get(key.span_id, kept)
+    if record is None and nobodys:  # what was judged for the tenant is no secret to it
+        whole = Trace(trace_id=trace.trace_id, spans=(*trace.spans, *nobodys))
+        record = records_in(whole, rules).by_span.get(key.span_id)
+        judged = {carrier.attributes.get(semconv.EVAL_INPUT_SHA256) for carrier in own}
+        record = record if record and content_sha256(record) in judged else None
+        read = {key.span_id, *(each.span_id for each in record.provenance)} if record else ()
+        spans = (*trace.spans, *(span for span in nobodys if span.span_id in read))
+        trace = Trace(trace_id=trace.trace_id, spans=spans)
+    notices = () if record else (found.fault or (_NOBODYS if nobodys else _NO_RECORD),)
+    record = record or told_by(own[0])
+    return OpenedAnswer(
+        key=key,
+        record=record,
+        versions=in_order([read_carrier(carrier, record) for carrier in own], _superseded(carriers)),
+        trace=trace,
+        read_from=read_from,
+        feedback=tuple(_feedback(trace, key.span_id, found.by_span)),
+        notices=notices,
+    )
+
+
+def in_order(versions: Iterable[AnswerVersion], superseded: Iterable[str] = ()) -> tuple[AnswerVersion, ...]:
+    """Say which versions are valid, and return those first, then the newest first."""
+    versions = tuple(versions)
+    gone = {each.judged.supersedes for each in versions if each.judged.supersedes != each.evaluation_id}
+    gone.update(superseded)
+    judged = [replace(version, is_valid=version.evaluation_id not in gone) for version in versions]
+    return tuple(
+        sorted(
+            judged,
+            key=lambda version: (
+                not version.is_valid,
+                -version.judged.evaluation.started_at_ns,
+                version.evaluation_id,
+            ),
+        )
+    )
+
+
+class TraceRecords(NamedTuple):
+    """The answers of a trace by their span; ``fault`` says why there are none."""
+
+    by_span: Mapping[str, RagRecord]
+    fault: str = ""
+
+
+def records_in(trace: Trace, rules: ExtractRules) -> TraceRecords:
+    """Read the records of a trace, from its spans as the application sent them."""
+    sent = Trace(trace_id=trace.trace_id, spans=tuple(map(without_scores, trace.spans)))
+    try:
+        records = extract_records(sent, rules).records
+    except Exception as exc:  # noqa: BLE001 -- the claims are still worth showing: the notice counts the fault
+        return TraceRecords({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
+    return TraceRecords({record.target.span_id: record for record in reversed(records) if record.target})
+
+
+def of_tenant(trace: Trace, tenant: str, evaluations: Collection[str] = ()) -> tuple[Trace, tuple[Span, ...]]:
+    """Return the tenant's spans, and those that are nobody's."""
+    if not tenant:
+        return trace, ()
+    own, nobodys = list[Span](), list[Span]()
+    for span in trace.spans:
+        owner = span.resource.attributes.get(semconv.TENANT)
+        if owner == tenant or (
+            owner is None and is_carrier(span) and as_carrier(span).span_id in evaluations
+        ):
+            own.append(span)
+        elif owner is None:
+            nobodys.append(span)
+    return Trace(trace_id=trace.trace_id, spans=tuple(own)), tuple(nobodys)
+
+
+def _superseded(carriers: Iterable[Span]) -> set[str]:
+    """Return the ids that carriers say they supersede; a later one may be on another span of the call."""
+    named = ((span.span_id, span.attributes.get(semconv.EVAL_SUPERSEDES)) for span in carriers)
+    return {other for own, other in named if isinstance(other, str) and other != own}
+
+
+def _feedback(trace: Trace, span_id: str, by_span: Mapping[str, RagRecord]) -> Iterable[Span]:
+    """Yield what people said, unless it is about another answer of the trace."""
+    for span in trace.spans:
+        if not is_evaluator(span) or not any(key.startswith(_OF_PEOPLE) for key in span.attributes):
+            continue
+        about = target_span_id(span)
+        if about == span_id or about not in by_span:
+            yield span
+
+
+def _why_gone(trace: Trace, key: AnswerKey, read_from: str) -> str:
+    if trace.find(key.span_id) is None:
+        return (
+            f"{read_from} has trace {key.trace_id}, but not its span {key.span_id}, nor an evaluation of it"
+        )
+    return (
+        f"{read_from} has span {key.span_id} of trace {key.trace_id}, but no evaluation of it: it was not"
+        " judged yet, or its carriers go to another place"
     )

@@ -117,7 +117,7 @@ def _shortened(text: str) -> Iterator[MarkedText]:
 
 # -- how the numbers were made ------------------------------------------------------------------------------
 _MOST_ITEMS: Final = 40
-_BEST_FIRST: Final = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
+_BEST_FIRST: Final = {VerdictLabel.RELEVANT: 0, VerdictLabel.PARTLY_RELEVANT: 1, VerdictLabel.IRRELEVANT: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems
                 text=texts.get(grade.chunk_id, "")[grade.start : grade.end] or None,
                 finding=f"{grade.label.value}, {grade.chunk_id}",
             )
-            for grade in sorted(made.sentences, key=lambda grade: _rank(grade.label))
+            for grade in sorted(made.sentences, key=lambda grade: _BEST_FIRST.get(grade.label, 3))
         ]
         yield _bounded("Sentences of the chunks, the relevant ones first", graded)
 
@@ -210,10 +210,6 @@ def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems
 def _bounded(title: str, items: list[WorkingItem]) -> WorkingItems:
     shown = tuple(islice(items, _MOST_ITEMS))
     return WorkingItems(title=title, items=shown, more=len(items) - len(shown))
-
-
-def _rank(label: VerdictLabel) -> int:
-    return _BEST_FIRST.index(label) if label in _BEST_FIRST else len(_BEST_FIRST)
 
 
 # -- the answer -------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from ragtrace.backfill.pipeline import (
 )
 from ragtrace.backfill.progress import BackfillReport, ResumableRun, RunCounts
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeError
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
@@ -68,7 +68,7 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics.asking import batches
 from ragtrace.model import Evaluation, JudgedAnswer, JudgeIdentity, RagRecord, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, Judge, JudgeReply, JudgeRequest, TraceReader, YesProbability
 from ragtrace.sentences import split_sentences
 from ragtrace.stats import ratio_total

@@ -31,23 +31,24 @@ from ragtrace.backfill.progress import (
     WrittenSpan,
 )
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.judging import (
+from ragtrace.conversations import (
+    MOST_CHARS,
+    SessionFindings,
     SessionName,
+    SessionSettings,
+    Turn,
+    TurnCheck,
+    check_of_json,
+    check_turn,
+    digest_of,
     judge_session,
     placed_turn,
     session_of,
     session_span,
     span_id_of,
+    turn_of_json,
     turn_on_carrier,
     undecided_turn,
-)
-from ragtrace.conversations.turns import (
-    MOST_CHARS,
-    SessionSettings,
-    Turn,
-    digest_of,
-    turn_of_json,
     wants_earlier_turns,
     with_earlier_turns,
 )
@@ -63,9 +64,7 @@ from ragtrace.errors import (
 )
 from ragtrace.http import ReadRetries, Sleep
 from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord, Sample, Screening
-from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluation import no_rag_call, suspicion_of
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator, attach, no_rag_call, suspicion_of
 from ragtrace.ports import Clock, Metric, SpanSink, TraceQuery, TraceReader, TraceSearch
 from ragtrace.sampling import SamplingPlan, keeps
 from ragtrace.sqlite_file import open_temporary

@@ -29,8 +29,7 @@ from ragtrace.budget import (
     Spend,
 )
 from ragtrace.budget.reserve import reserve, settle, status
-from ragtrace.conversations.judging import PlacedTurn, SessionName
-from ragtrace.conversations.turns import SessionSettings, Turn, turn_of_json
+from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn, turn_of_json
 from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
 from ragtrace.model import AnswerOutcome, Evaluation, Status, Usage, outcome_of

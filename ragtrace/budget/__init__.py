@@ -2,12 +2,21 @@
 
 from ragtrace.budget.prices import Price, Prices, load_prices
 from ragtrace.budget.reserve import (
+    NANO,
+    Budget,
     BudgetGuard,
+    BudgetStatus,
     BudgetUnavailable,
+    BudgetWindow,
     CostEstimator,
+    ExceededLimit,
+    Limit,
+    LimitUsage,
     OverBudget,
+    Period,
     RequestCost,
     Reservation,
+    Spend,
     Spender,
     SpendLedger,
     SpendTable,
@@ -15,15 +24,4 @@ from ragtrace.budget.reserve import (
     budgeted_embedder,
     largest_usage,
     require_price,
-)
-from ragtrace.budget.windows import (
-    NANO,
-    Budget,
-    BudgetStatus,
-    BudgetWindow,
-    ExceededLimit,
-    Limit,
-    LimitUsage,
-    Period,
-    Spend,
 )

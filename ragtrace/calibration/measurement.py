@@ -32,7 +32,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -321,7 +321,7 @@ def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> l
 
     If one half has too few, the other fills up. The order is random, so that an interrupted run is a sample
     too. If the two halves have different rates, results must be weighted: see
-    [`results`][ragtrace.calibration.results].
+    [`results`][ragtrace.calibration.summary].
     """
     drawn = random.Random(seed)
     flawed = [answer for answer in answers if answer.has_unsupported]

@@ -1,5 +1,5 @@
 """``python -m ragtrace.cli``: the same as the script ``ragtrace``."""
 
-from ragtrace.cli.script import main
+from ragtrace.cli import main
 
 main()

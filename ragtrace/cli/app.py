@@ -16,8 +16,8 @@ from typing import Final, NoReturn
 import click
 
 from ragtrace import __version__
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.render import printable
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 from ragtrace.process import look_for_cycles_seldom
 
@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "evaluate": ("ragtrace.cli.evaluate:evaluate", "Judge the records of a JSON-lines file."),
     "explain": ("ragtrace.cli.explain:explain", "Show what is read from a trace, from where, and why."),
     "backfill": ("ragtrace.cli.backfill:backfill", "Judge the answers in stored traces."),
-    "rejudge": ("ragtrace.cli.rejudge:rejudge", "Score kept verdicts again, or ask another judge."),
+    "rejudge": ("ragtrace.cli.evaluate:rejudge", "Score kept verdicts again, or ask another judge."),
     "compare": ("ragtrace.cli.compare:compare", "Say whether one version answers better than another."),
     "report": ("ragtrace.cli.report:report", "Measure production quality from judged answers."),
     "calibrate": ("ragtrace.cli.calibrate:calibrate", "Measure a judge against human labels."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -9,21 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.evaluator_options import ChosenEvaluator, JudgeOptions
-from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import (
     EXISTING_FILE,
     FILE,
-    CriteriaOption,
-    FromHeaders,
+    ChosenEvaluator,
     JsonOption,
+    JudgeOptions,
+    Moment,
     PassOptions,
     ReportOptions,
-    ToHeaders,
+    criteria_metrics,
+    criteria_option,
+    duration,
+    from_headers_option,
+    moment,
+    needs_extra,
     pairs,
+    to_headers_option,
 )
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import Moment, duration, moment
 
 if TYPE_CHECKING:
     from ragtrace.ports import TraceQuery
@@ -145,7 +150,7 @@ class ReadOptions:
         " phoenix:http://HOST:6006, langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for"
         " standard input.",
     )
-    headers: FromHeaders = group(FromHeaders)
+    headers: Mapping[str, str] = from_headers_option()
     search: SearchOptions = group(SearchOptions)
     trace_ids: tuple[str, ...] = option(
         "--trace-id", multiple=True, metavar="ID", selects=True, help="Only this trace. Repeatable."
@@ -236,7 +241,7 @@ class JudgingOptions:
     """What is measured, and by whom."""
 
     passes: PassOptions = group(PassOptions)
-    criteria: CriteriaOption = group(CriteriaOption)
+    criteria: tuple[str, ...] = criteria_option()
     judge: JudgeOptions = group(JudgeOptions)
     batch: BatchOptions = group(BatchOptions)
 
@@ -251,7 +256,7 @@ class JudgingOptions:
         concurrency = self.batch.concurrency
 
         def metrics() -> list[dict[str, Any]]:
-            return [*self.passes.metrics(), *self.criteria.metrics()]
+            return [*self.passes.metrics(), *criteria_metrics(self.criteria)]
 
         return self.judge.evaluator(metrics, max_concurrency=concurrency, only=only)
 
@@ -320,7 +325,7 @@ class OutputOptions:
         help="An OTLP endpoint, or otlp-file:PATH; phoenix:http://HOST:6006 for annotations,"
         " langfuse:https://HOST for scores, and logs:ENDPOINT for OTLP log records.",
     )
-    headers: ToHeaders = group(ToHeaders)
+    headers: Mapping[str, str] = to_headers_option()
     openinference: bool | None = option(
         "--openinference/--no-openinference",
         default=None,

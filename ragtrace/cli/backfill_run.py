@@ -26,12 +26,12 @@ from ragtrace.backfill import (
     EstimateRange,
     Progress,
     ResumableRun,
-    RunEstimate,
     Selection,
     SpanId,
 )
 from ragtrace.backfill.progress import RunCounts, RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, load_prices, require_price
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill import (
     BudgetOptions,
     CostOptions,
@@ -41,11 +41,18 @@ from ragtrace.cli.backfill import (
     SearchOptions,
     is_file,
 )
-from ragtrace.cli.evaluator_options import ChosenEvaluator
-from ragtrace.cli.judge_choice import introduce, is_free, warn_of_old_prices
-from ragtrace.cli.options import access
+from ragtrace.cli.judging import (
+    Reports,
+    TranscriptFile,
+    UnreadableParts,
+    ending_of,
+    ending_of_pilot,
+    introduce,
+    is_free,
+    warn_of_old_prices,
+)
+from ragtrace.cli.options import ChosenEvaluator, access
 from ragtrace.cli.outcomes import OutcomeTable
-from ragtrace.cli.record_files import UnreadableParts
 from ragtrace.cli.render import (
     by_kind,
     dollars,
@@ -58,20 +65,19 @@ from ragtrace.cli.render import (
     talk,
     utc,
 )
-from ragtrace.cli.report_files import Reports, TranscriptFile, ending_of, ending_of_pilot
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeTimeout, ReadError
 from ragtrace.files import refuse_link
 from ragtrace.judge import spent_by
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import JudgedAnswer, JudgeIdentity
-from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec
+from ragtrace.pipeline import Evaluator, EvaluatorSpec
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions
+from ragtrace.traces.otlp import encode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,8 +87,6 @@ if TYPE_CHECKING:
 
 _FILE: Final = "otlp-file:"
 _BATCHED: Final = "openai"
-EMPTY_EXPORT: Final = b""
-"""A serialized ``ExportTraceServiceRequest`` without spans: valid, and nothing comes of it."""
 
 
 def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, output: OutputOptions) -> int:
@@ -291,7 +295,7 @@ class _Run:
             if is_file(destination):
                 refuse_link(Path(destination.removeprefix(_FILE)))
             else:
-                await sink.send(EMPTY_EXPORT)
+                await sink.send(encode([]))
             if not self.read.resume:
                 since_ns, until_ns = _stretch(selection.query)
                 run.progress.begin(run.name, since_ns=since_ns, until_ns=until_ns)
@@ -334,7 +338,7 @@ class _Run:
             run = await opened.enter_async_context(self.budget.opened(run))
             found = open_reader(
                 self.read.source,
-                access=access(self.read.headers.headers),
+                access=access(self.read.headers),
                 on_fault=self.faults.tell,
                 sleep=run.pause,
             )
@@ -343,7 +347,7 @@ class _Run:
             yield reader, replace(self.selection, done=done, query=self._query(run)), run
 
     def _sink(self, destination: str) -> SpanSink:
-        return open_carrier_sink(destination, access=access(self.output.headers.headers))
+        return open_carrier_sink(destination, access=access(self.output.headers))
 
     @property
     def _search(self) -> SearchOptions | None:
@@ -368,17 +372,13 @@ class _Run:
 
     def _name(self) -> str:
         """Name the run: the same search by the same evaluator goes on with it."""
+        search, chosen = self._search, tuple[object, ...](self.selection.trace_ids)
+        if search is not None:
+            typed = (str(search.since), str(search.until), str(search.min_age))
+            chosen = (search.service, search.operation, search.tags, search.traceql, *typed)
         metrics = sorted((metric.name, metric.profile) for metric in self.evaluator.metrics)
-        chosen = self._searched() or self.selection.trace_ids
         told = repr((chosen, self.selection.sampling, metrics, self.evaluator.judge.identity))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-    def _searched(self) -> tuple[object, ...]:
-        search = self._search
-        if search is None:
-            return ()
-        typed = (str(search.since), str(search.until), str(search.min_age))
-        return (search.service, search.operation, search.tags, search.traceql, *typed)
 
 
 def _stretch(query: TraceQuery | None) -> tuple[int, int]:
@@ -544,16 +544,9 @@ def agree(preview: DryRun, prices: Prices, *, asks: bool) -> None:
         talk(line)
     if not asks or not preview.estimate.records:
         return
-    with _interruptible():
-        click.confirm("continue?", default=False, abort=True, err=True)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end a question: an event loop would only take note of it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # an event loop would only note Ctrl-C
     try:
-        yield
+        click.confirm("continue?", default=False, abort=True, err=True)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -572,12 +565,6 @@ def exit_code_of(preview: DryRun) -> int:
     return int(not (report.is_clean and pilot.is_clean))
 
 
-def estimate_json(preview: DryRun) -> dict[str, object]:
-    """Return the estimate, and what became of the pilot, for machines."""
-    pilot = asdict(preview.pilot) if preview.has_pilot else None
-    return {"estimate": asdict(preview.estimate), "pilot": pilot}
-
-
 def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:
     """Tell for people what the run will take."""
     estimate, pilot = preview.estimate, preview.pilot
@@ -592,21 +579,18 @@ def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:
     else:
         yield f"{answers}, from their sizes; --pilot N narrows it:"
     told = partial(_range, basis=estimate.basis)
-    yield f"  calls       {told(estimate.calls, _whole)}"
-    yield f"  tokens in   {told(estimate.input_tokens, _whole)}"
-    yield f"  tokens out  {told(estimate.output_tokens, _whole)}"
-    yield f"  cost        {_cost(estimate, prices)}"
+    yield f"  calls       {told(estimate.calls, '{:,.0f}'.format)}"
+    yield f"  tokens in   {told(estimate.input_tokens, '{:,.0f}'.format)}"
+    yield f"  tokens out  {told(estimate.output_tokens, '{:,.0f}'.format)}"
+    if estimate.usd is None:
+        cost = "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
+    else:
+        dated = f", prices of {prices.date}" if estimate.usd.high else ""
+        cost = f"{told(estimate.usd, dollars)}{dated}"
+    yield f"  cost        {cost}"
     yield f"  time        {told(estimate.seconds, rough_duration)}"
     if estimate.pilot:
         yield f"the pilot made {pilot.usage.calls:,} of the calls; the run sends its verdicts"
-
-
-def _cost(estimate: RunEstimate, prices: Prices) -> str:
-    if estimate.usd is None:
-        return "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
-    return _range(estimate.usd, dollars, basis=estimate.basis) + (
-        f", prices of {prices.date}" if estimate.usd.high else ""
-    )
 
 
 def _range(interval: EstimateRange | None, write: Callable[[float], str], *, basis: str) -> str:
@@ -614,10 +598,6 @@ def _range(interval: EstimateRange | None, write: Callable[[float], str], *, bas
         return "unknown: a pilot tells" if basis == "sizes" else "unknown"
     low, likely, high = (write(number) for number in (interval.low, interval.likely, interval.high))
     return likely if low == high else f"{likely} ({low} to {high})"
-
-
-def _whole(number: float) -> str:
-    return f"{number:,.0f}"
 
 
 _MOST_SHOWN: Final = 20
@@ -654,8 +634,11 @@ def print_report(
 ) -> None:
     """Print what became of all, and what a dry run says it will take."""
     if as_json:
-        told = estimate_json(preview) if preview else {}
-        print_json({"dry_run": dry_run, **asdict(report), **told})
+        told: dict[str, object] = {"dry_run": dry_run, **asdict(report)}
+        if preview:
+            told["estimate"] = asdict(preview.estimate)
+            told["pilot"] = asdict(preview.pilot) if preview.has_pilot else None
+        print_json(told)
         return
     console = open_console()
     console.print()
@@ -672,9 +655,9 @@ def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
     if report.unreadable:
         yield f"         {by_kind(report.unreadable)} could not be read"
     if report.not_found:
-        yield f"         not found: {', '.join(report.not_found[:_MOST_SHOWN])}{_and_more(report.not_found)}"
+        yield f"         not found: {_some(report.not_found)}"
     if report.unread:
-        yield f"         not readable: {', '.join(report.unread[:_MOST_SHOWN])}{_and_more(report.unread)}"
+        yield f"         not readable: {_some(report.unread)}"
     if report.cut_windows:
         yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
     yield f"records  {report.records}, of these:"
@@ -709,33 +692,27 @@ def _session_lines(report: BackfillReport) -> Iterator[str]:
         yield f"sessions {', '.join((judged, *told))}"
 
 
-def _and_more(listed: Sequence[object]) -> str:
-    return f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _MOST_SHOWN} more" if len(ids) > _MOST_SHOWN else ""
+    return f"{', '.join(ids[:_MOST_SHOWN])}{more}"
 
 
 async def report_not_found(reader: TraceReader, query: TraceQuery | None, report: BackfillReport) -> None:
     """Say on stderr that a search found nothing, if so: where it looked, and whether its service is known."""
-    if query is not None and not (report.traces or report.not_found or report.unread or report.is_stopped):
-        talk(await _message(reader, query))
-
-
-async def _message(reader: TraceReader, query: TraceQuery) -> str:
-    found_none = f"no trace was found from {utc(query.since_ns)} to {utc(query.until_ns)}"
-    names = await _services(reader) if query.service is not None else ()
-    if not names or query.service in names:
-        return f"{found_none}: --since searches further back, --min-age 0s includes the newest traces"
-    others = ", ".join(map(one_line, sorted(names)[:_MOST_NAMED]))
-    more = ", …" if len(names) > _MOST_NAMED else ""
-    return f"{found_none}: there is no service {query.service!r}, but {others}{more}"
-
-
-async def _services(reader: TraceReader) -> tuple[str, ...]:
-    """Return the services that the back end knows, if it tells them."""
-    ask = getattr(reader, "services", None)
-    try:
-        return tuple(await ask()) if ask is not None else ()
-    except ReadError:
-        return ()
+    if query is None or report.traces or report.not_found or report.unread or report.is_stopped:
+        return
+    names: Sequence[str] = ()
+    ask = getattr(reader, "services", None)  # not all back ends tell them
+    if ask is not None and query.service is not None:
+        with suppress(ReadError):
+            names = sorted(await ask())
+    why = "--since searches further back, --min-age 0s includes the newest traces"
+    if names and query.service not in names:
+        others = ", ".join(map(one_line, names[:_MOST_NAMED]))
+        why = (
+            f"there is no service {query.service!r}, but {others}{', …' if len(names) > _MOST_NAMED else ''}"
+        )
+    talk(f"no trace was found from {utc(query.since_ns)} to {utc(query.until_ns)}: {why}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -765,8 +742,11 @@ class Gauge:
 def bar_line(gauge: Gauge, *, width: int) -> str:
     """Write the line, in no more than so many columns: what matters least is left out first."""
     share = gauge.share_done
-    told = [_counted(gauge), _pace(gauge), gauge.spent, _left(gauge.seconds, share)]
-    text = " · ".join(filter(None, told))
+    counted = f"{gauge.done:,} of {gauge.total:,}" if gauge.total else f"{gauge.done:,} judged"
+    pace = f"{gauge.done / gauge.seconds:.1f}/s" if gauge.done and gauge.seconds else ""
+    if gauge.waiting_for:
+        pace = f"waiting for {gauge.waiting_for:,} live"
+    text = " · ".join(filter(None, (counted, pace, gauge.spent, _left(gauge.seconds, share))))
     if share is None:
         return text[:width]
     room = min(_WIDEST, width - len(text) - len("100%  "))
@@ -839,16 +819,6 @@ def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCoun
         return lambda _: getattr(reader, "share_read", None)
     since_ns, length_ns = query.since_ns, query.until_ns - query.since_ns
     return lambda ledger: max(0, ledger.reached_ns - since_ns) / length_ns
-
-
-def _counted(gauge: Gauge) -> str:
-    return f"{gauge.done:,} of {gauge.total:,}" if gauge.total else f"{gauge.done:,} judged"
-
-
-def _pace(gauge: Gauge) -> str:
-    if gauge.waiting_for:
-        return f"waiting for {gauge.waiting_for:,} live"
-    return f"{gauge.done / gauge.seconds:.1f}/s" if gauge.done and gauge.seconds else ""
 
 
 def _left(seconds: float, share: float | None) -> str:

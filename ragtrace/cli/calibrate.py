@@ -8,9 +8,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.evaluator_options import JudgeOptions
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConcurrencyOption, JsonOption
+from ragtrace.cli.options import JsonOption, JudgeOptions, concurrency_option, needs_extra
 from ragtrace.cli.settings import command, group, option, takes
 
 _FORMS: Final = ("json", "logprobs")
@@ -76,7 +74,7 @@ class MeasureOptions:
         show_default=True,
         help="Also measure the lexical judge and one feature: the share of a claim's words in the chunks.",
     )
-    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    concurrency: int = concurrency_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

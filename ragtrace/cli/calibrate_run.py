@@ -17,25 +17,32 @@ import click
 from ragtrace import process
 from ragtrace.budget import load_prices
 from ragtrace.calibration.agreement import IntervalEstimate
-from ragtrace.calibration.card import digest_of, judge_card, recommended_calibration
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
 from ragtrace.calibration.page import (
     basis,
     counted,
+    digest_of,
     floor_leads,
     interval,
+    judge_card,
     money,
     percent,
     recommendations,
+    recommended_calibration,
     risk_limits,
 )
-from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
-from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.summary import (
+    AgreementLevel,
+    CandidateResult,
+    MeasurementPlan,
+    Results,
+    stratum_of,
+    summarize,
+)
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
-from ragtrace.cli.judge_choice import introduce
-from ragtrace.cli.record_files import LeftOutRows, shown_path
+from ragtrace.cli.judging import LeftOutRows, introduce, shown_path
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented, print_json, talk
-from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import InputError
 from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
@@ -65,7 +72,7 @@ def run_calibration(
         InputError: the data says nothing about a judge.
         ConfigError: an option is wrong, or a file cannot be written.
     """
-    concurrency = measure.concurrency.answers
+    concurrency = measure.concurrency
     spec = measure.judge.evaluator(max_concurrency=concurrency, only=("judge",)).spec
     prices = load_prices(spec.prices)
     for file in output.files:
@@ -83,7 +90,14 @@ def run_calibration(
         measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
     )
     if output.json.wanted:
-        print_json(_as_json(results))
+        chosen = results.recommended
+        recommended = chosen and {
+            "name": chosen.name,
+            "form": chosen.form,
+            "threshold": chosen.claim_cut.recommended if chosen.claim_cut else None,
+            "answer_threshold": chosen.answer_threshold,
+        }
+        print_json({**asdict(results), "recommended": recommended})
     else:
         print_results(results, of_criteria=of_criteria)
     if output.report:
@@ -94,7 +108,8 @@ def run_calibration(
         talk(f"card: {output.card}")
     if output.save:
         _save(output.save, results, opened.identity)
-    code = left_out.exit_code() or _exit_code(results)
+    failed = any(candidate.failures for candidate in results.overall.candidates)  # the figures leave them out
+    code = left_out.exit_code() or int(failed)
     return INTERRUPTED if interrupted else code
 
 
@@ -269,17 +284,6 @@ class _Progress:
         talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
 
 
-def _as_json(results: Results) -> Mapping[str, object]:
-    chosen = results.recommended
-    recommended = chosen and {
-        "name": chosen.name,
-        "form": chosen.form,
-        "threshold": chosen.claim_cut.recommended if chosen.claim_cut else None,
-        "answer_threshold": chosen.answer_threshold,
-    }
-    return {**asdict(results), "recommended": recommended}
-
-
 def _write_page(
     path: Path, results: Results, measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate]
 ) -> None:
@@ -299,11 +303,6 @@ def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
     talk(f"saved: {path}")
 
 
-def _exit_code(results: Results) -> int:
-    """Return 1 where runs failed: the figures leave them out."""
-    return int(any(candidate.failures for candidate in results.overall.candidates))
-
-
 _WIDTHS = (16, 9, 19, 19, 8, 9)
 _HEAD = ("", "decided", "balanced accuracy", "of the decided", "kappa", "AUC")
 
@@ -312,7 +311,8 @@ def print_results(results: Results, *, of_criteria: bool) -> None:
     """Print the results, by file and together, and for claims the recommendations."""
     console = open_console()
     for group in results.groups:
-        console.print(one_line(_title(group)), style="bold", soft_wrap=True)
+        title = f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
+        console.print(one_line(title), style="bold", soft_wrap=True)
         console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
         for candidate in group.candidates:
             console.print(f"  {one_line(candidate.name)}{_kind(candidate)}")
@@ -338,21 +338,21 @@ def _kind(candidate: CandidateResult) -> str:
     return " (the judge without a key)" if candidate.name.startswith("lexical:") else " (the floor)"
 
 
-def _title(group: GroupResult) -> str:
-    return f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
-
-
 def _lines(candidate: CandidateResult, *, of_criteria: bool) -> Iterator[str]:
     if of_criteria:
         yield from _level("verdict", candidate.claims, wrong="not met")
     else:
         yield from _level("claim", candidate.claims)
         yield from _level("answer", candidate.answers)
-        if missed := _missed(candidate.answers):
-            yield f"      {missed}"
+        passed = {human: row.get("supported", 0) for human, row in candidate.answers.confusion.items()}
+        if of := sum(passed.values()):
+            missed = f"{passed.get('unsupported', 0):,} are flawed"
+            yield f"      of {counted(of, 'answer')} that pass, {missed}"
     if candidate.calibration_error is not None:
         yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
-        yield f"    {_surest(candidate)}"
+        half = next((point for point in candidate.risk_coverage if point[0] >= 0.5), None)
+        surest = half and f"the surest {half[0]:.0%} of the claims: {half[1]:.1%} are wrong"
+        yield f"    {surest or ''}"
         if candidate.risk_coverage_area is not None:
             yield f"    area under risk by coverage (AURC) {interval(candidate.risk_coverage_area)}"
         if candidate.risk_limits:
@@ -362,7 +362,9 @@ def _lines(candidate: CandidateResult, *, of_criteria: bool) -> Iterator[str]:
         if candidate.end_to_end_claims is not None:
             yield from _level("claim", candidate.end_to_end_claims)
         yield from _level("answer", candidate.end_to_end)
-    yield f"    {_effort(candidate)}"
+    usage = candidate.usage
+    effort = f"{counted(usage.calls, 'call')}, {counted(usage.input_tokens + usage.output_tokens, 'token')}"
+    yield f"    {effort}, cost {money(candidate.cost)}, {candidate.seconds_an_answer:.3g} s an answer"
     if candidate.runs > 1:
         yield f"    {percent(candidate.flips)} of the verdicts are not the same in {candidate.runs} runs"
     for what, counts in (("failed", candidate.failures), ("skipped", candidate.skipped)):
@@ -384,26 +386,6 @@ def _level(name: str, level: AgreementLevel, *, wrong: str = "unsupported") -> I
         yield f"      {found}: recall {interval(level.recall)}"
         of_decided = f"of the decided {interval(level.recall_of_decided)}"
         yield f"        ({of_decided}); precision {interval(level.precision)}"
-
-
-def _missed(answers: AgreementLevel) -> str:
-    passed = {human: row.get("supported", 0) for human, row in answers.confusion.items()}
-    of = sum(passed.values())
-    return f"of {counted(of, 'answer')} that pass, {passed.get('unsupported', 0):,} are flawed" if of else ""
-
-
-def _surest(candidate: CandidateResult) -> str:
-    half = next((point for point in candidate.risk_coverage if point[0] >= 0.5), None)
-    return "" if half is None else f"the surest {half[0]:.0%} of the claims: {half[1]:.1%} are wrong"
-
-
-def _effort(candidate: CandidateResult) -> str:
-    usage = candidate.usage
-    tokens = usage.input_tokens + usage.output_tokens
-    return (
-        f"{counted(usage.calls, 'call')}, {counted(tokens, 'token')}, cost {money(candidate.cost)},"
-        f" {candidate.seconds_an_answer:.3g} s an answer"
-    )
 
 
 def _columns(*cells: str) -> str:

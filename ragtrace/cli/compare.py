@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import FILE
-from ragtrace.cli.report import AnswerPlaceOptions
+from ragtrace.cli.options import FILE, RangeOptions, metrics_shown_option
 from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
@@ -41,10 +40,8 @@ class ComparedOptions:
         type=click.Choice(BY),
         help="A and B are two groups of --from; of two files, compare within each group, too.",
     )
-    metrics: tuple[str, ...] = option(
-        "--metric", multiple=True, metavar="NAME", help="This metric only. Repeatable. [default: all]"
-    )
-    place: AnswerPlaceOptions = group(AnswerPlaceOptions)
+    metrics: tuple[str, ...] = metrics_shown_option()
+    place: RangeOptions = group(RangeOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

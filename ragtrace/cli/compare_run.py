@@ -16,9 +16,9 @@ from ragtrace.answer_sources import BACK_ENDS, holds_judged, read_judged
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.backends import holds_traces
-from ragtrace.cli.answer_place import MOST_ANSWERS, Times, open_place
 from ragtrace.cli.compare import ComparedOptions, CompareOutput
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk
+from ragtrace.cli.report_run import MOST_ANSWERS, Times, open_place
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.files import replace_file
 from ragtrace.model import VerdictLabel

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ragtrace.cli.evaluator_options import JudgeOptions
-from ragtrace.cli.options import JsonOption
+from ragtrace.cli.options import JsonOption, JudgeOptions
 from ragtrace.cli.settings import command, group, option, takes
 
 

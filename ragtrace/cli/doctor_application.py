@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,14 +21,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from signal import Signals
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from ragtrace.capture.instrumentation import ENDPOINT_OVERRIDE, JOURNAL, resolve
-from ragtrace.cli.doctor_checks import Check
 from ragtrace.cli.render import many, one_line
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace.model import MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.otlp import Encoding, decode_body
 from ragtrace.traces.trace import Span, Trace
@@ -38,6 +37,16 @@ _GRACE_S: Final = 10.0
 _TRACES: Final = "/v1/traces"
 _HTTP2: Final = b"PRI"
 """How a connection of gRPC begins, and none of HTTP/1.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    found: str
+    advice: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +73,24 @@ def run_app(command: str, *, for_s: float | None = None, stdout: TextIO | None =
     Raises:
         ConfigError: the command cannot be started.
     """
-    arguments = _arguments(command)
+    try:
+        arguments = shlex.split(command)
+    except ValueError as exc:
+        raise ConfigError(f"--app {command!r} is not a valid command: {exc}") from exc
+    if not arguments:
+        raise ConfigError("--app names no command: write --app 'python app.py'")
     with _receiving() as received, TemporaryDirectory(prefix="ragtrace-doctor-") as folder:
         journal = Path(folder) / "journal"
         journal.touch()
         begun = time.monotonic()
-        process = _started(arguments, _environment(os.environ, received.endpoint, journal), stdout)
+        try:
+            env = _environment(os.environ, received.endpoint, journal)
+            process = subprocess.Popen(arguments, env=env, stdout=stdout)
+        except OSError as exc:
+            raise ConfigError(
+                f"--app: {arguments[0]!r} cannot be started ({exc.strerror}): name a program and its"
+                " arguments, as in --app 'python app.py'; no shell runs it"
+            ) from exc
         was_stopped = _wait(process, for_s)
         return AppRun(
             exit_code=process.returncode,
@@ -81,31 +102,10 @@ def run_app(command: str, *, for_s: float | None = None, stdout: TextIO | None =
         )
 
 
-def _arguments(command: str) -> list[str]:
-    try:
-        arguments = shlex.split(command)
-    except ValueError as exc:
-        raise ConfigError(f"--app {command!r} is not a valid command: {exc}") from exc
-    if not arguments:
-        raise ConfigError("--app names no command: write --app 'python app.py'")
-    return arguments
-
-
-def _started(
-    arguments: Sequence[str], env: Mapping[str, str], stdout: TextIO | None
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(arguments, env=env, stdout=stdout)
-    except OSError as exc:
-        raise ConfigError(
-            f"--app: {arguments[0]!r} cannot be started ({exc.strerror}): name a program and its arguments, "
-            "as in --app 'python app.py'; no shell runs it"
-        ) from exc
-
-
 def _environment(env: Mapping[str, str], endpoint: str, journal: Path) -> dict[str, str]:
     """Point every exporter of the application at the receiver; headers are for where it sends else."""
-    kept = {name: value for name, value in env.items() if name not in _ELSEWHERE}
+    others = ("TRACES_ENDPOINT", "HEADERS", "TRACES_HEADERS")
+    kept = {name: env[name] for name in env.keys() - {f"OTEL_EXPORTER_OTLP_{each}" for each in others}}
     unproxied = ",".join(filter(None, [env.get("NO_PROXY", env.get("no_proxy")), "127.0.0.1"]))
     return {
         "OTEL_BSP_SCHEDULE_DELAY": "200",  # who crashes, or is killed, has sent the most of it
@@ -116,15 +116,6 @@ def _environment(env: Mapping[str, str], endpoint: str, journal: Path) -> dict[s
         "NO_PROXY": unproxied,
         "no_proxy": unproxied,
     }
-
-
-_ELSEWHERE: Final = frozenset(
-    {
-        "OTEL_EXPORTER_OTLP_HEADERS",
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    }
-)
 
 
 def _wait(process: subprocess.Popen[bytes], for_s: float | None) -> bool:
@@ -335,18 +326,18 @@ class CapturedTrace:
         return sum(call.reason is None for call in self.calls)
 
 
-async def captured_traces(run: AppRun) -> tuple[CapturedTrace, ...]:
+async def captured_traces(run: AppRun) -> list[CapturedTrace]:
     """Put the spans together by trace, in order of arrival, and find the RAG calls."""
     spans: dict[str, list[Span]] = {}
     for span in run.spans:
         spans.setdefault(span.trace_id, []).append(span)
-    return tuple([await _captured(Trace.of(trace_id, members)) for trace_id, members in spans.items()])
-
-
-async def _captured(trace: Trace) -> CapturedTrace:
-    extraction = extract_records(trace)
-    calls = tuple([await _call(record) for record in extraction.records])
-    return CapturedTrace(trace=trace, extraction=extraction, calls=calls)
+    found = []
+    for trace_id, members in spans.items():
+        trace = Trace.of(trace_id, members)
+        extraction = extract_records(trace)
+        calls = tuple([await _call(record) for record in extraction.records])
+        found.append(CapturedTrace(trace=trace, extraction=extraction, calls=calls))
+    return found
 
 
 async def _call(record: RagRecord) -> CapturedCall:
@@ -362,14 +353,12 @@ def check_run(command: str, run: AppRun) -> Check:
     after = f"after {run.seconds:.1f} s"
     name = f"app {one_line(command)}"
     if run.was_stopped:
-        return Check(name=name, status="ok", found=f"was stopped {after}")
+        return Check(name, "ok", f"was stopped {after}")
     if run.exit_code < 0:
-        return Check(
-            name=name, status="warn", found=f"was ended by {Signals(-run.exit_code).name} {after}: {_LOST}"
-        )
+        return Check(name, "warn", f"was ended by {Signals(-run.exit_code).name} {after}: {_LOST}")
     if run.exit_code:
-        return Check(name=name, status="warn", found=f"ended with exit code {run.exit_code} {after}")
-    return Check(name=name, status="ok", found=f"ended with exit code 0 {after}")
+        return Check(name, "warn", f"ended with exit code {run.exit_code} {after}")
+    return Check(name, "ok", f"ended with exit code 0 {after}")
 
 
 _LOST: Final = "spans of its last moment may be lost"
@@ -383,13 +372,13 @@ def check_capture(run: AppRun) -> Iterator[Check]:
     }
     yield from (_library(name, found) for name, found in libraries.items())
     if run.unreadable:
-        yield Check(name="requests", status="warn", found=f"{run.unreadable} could not be read as OTLP")
+        yield Check("requests", "warn", f"{run.unreadable} could not be read as OTLP")
     if not run.spans and any(each["event"] == "on" for each in run.journal):
         yield Check(
-            name="spans",
-            status="fail",
-            found="none came",
-            advice="ask the application a question while it runs; mark its own code with @ragtrace.rag, "
+            "spans",
+            "fail",
+            "none came",
+            "ask the application a question while it runs; mark its own code with @ragtrace.rag, "
             "@ragtrace.retrieval and ragtrace.generation (docs/instrument.md)",
         )
 
@@ -397,17 +386,14 @@ def check_capture(run: AppRun) -> Iterator[Check]:
 def _instrumented(run: AppRun) -> Check:
     name, events = "ragtrace.instrument()", {each["event"]: each for each in run.journal}
     if "on" in events:
-        return Check(name=name, status="ok", found=f"was called: {_destination(events['on'])}")
+        return Check(name, "ok", f"was called: {_destination(events['on'])}")
     if "disabled" in events:
         return Check(
-            name=name,
-            status="fail",
-            found="was called, and does nothing",
-            advice="unset RAGTRACE_DISABLED and OTEL_SDK_DISABLED",
+            name, "fail", "was called, and does nothing", "unset RAGTRACE_DISABLED and OTEL_SDK_DISABLED"
         )
     if run.spans:
-        return Check(name=name, status="ok", found="was not called: other code writes the spans")
-    return Check(name=name, status="fail", found="was never called, and no spans came", advice=_ZERO_CODE)
+        return Check(name, "ok", "was not called: other code writes the spans")
+    return Check(name, "fail", "was never called, and no spans came", _ZERO_CODE)
 
 
 def _destination(on: Mapping[str, Any]) -> str:
@@ -425,26 +411,21 @@ def _library(name: str, found: Mapping[str, Any]) -> Check:
     title = f"library {name}"
     match found["state"]:
         case "missing" if found["by"]:
-            return Check(
-                name=title, status="ok", found=f"is traced if {found['by']} calls it, but not on its own"
-            )
+            return Check(title, "ok", f"is traced if {found['by']} calls it, but not on its own")
         case "missing":
             return Check(
-                name=title,
-                status="fail",
-                found="is imported, but its calls are not traced",
-                advice=f"pip install {found['package']}",
+                title, "fail", "is imported, but its calls are not traced", f"pip install {found['package']}"
             )
         case "traced":
-            return Check(name=title, status="ok", found=f"is traced: spans by {found['by']}")
+            return Check(title, "ok", f"is traced: spans by {found['by']}")
         case "left":
-            return Check(name=title, status="ok", found=f"{found['by']} traces it already")
+            return Check(title, "ok", f"{found['by']} traces it already")
     package = found["package"]
     return Check(
-        name=title,
-        status="fail",
-        found=f"is imported, but its calls are not traced: {package or 'what traces it'} does not fit it",
-        advice=f"pip install --upgrade {package}" if package else f"upgrade {name}",
+        title,
+        "fail",
+        f"is imported, but its calls are not traced: {package or 'what traces it'} does not fit it",
+        f"pip install --upgrade {package}" if package else f"upgrade {name}",
     )
 
 
@@ -460,19 +441,19 @@ def check_trace(captured: CapturedTrace, *, show_content: bool) -> Check:
     if not captured.calls:
         lines.append("no RAG call")
     return Check(
-        name=f"trace {captured.trace.trace_id}",
-        status="ok" if captured.judged else "fail",
-        found="\n".join(lines),
-        advice="\n".join(dict.fromkeys([*reasons, *map(one_line, notes)])) or None,
+        f"trace {captured.trace.trace_id}",
+        "ok" if captured.judged else "fail",
+        "\n".join(lines),
+        "\n".join(dict.fromkeys([*reasons, *map(one_line, notes)])) or None,
     )
 
 
 def _call_lines(call: CapturedCall, *, show_content: bool) -> Iterator[str]:
     record = call.record
-    target = record.target
-    yield f"RAG call{f' {one_line(target.name)!r}' if target else ''}"
+    yield f"RAG call{f' {one_line(record.target.name)!r}' if record.target else ''}"
     texts = [chunk.text or "" for chunk in record.chunks]
-    chunks = f"{many(len(texts), 'chunk')}, {_length(''.join(texts))}" if texts else "missing"
+    length = many(len("".join(texts)), "character")
+    chunks = f"{many(len(texts), 'chunk')}, {length}" if texts else "missing"
     yield f"  question  {_shown(record.question, show_content=show_content)}"
     yield f"  context   {chunks}"
     if show_content:
@@ -484,34 +465,28 @@ def _call_lines(call: CapturedCall, *, show_content: bool) -> Iterator[str]:
 def _shown(text: str | None, *, show_content: bool) -> str:
     if text is None:
         return "missing"
+    line, length = one_line(text), many(len(text), "character")
     if not show_content:
-        return _length(text)
-    line = one_line(text)
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}… ({_length(text)})"
+        return length
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}… ({length})"
 
 
-def _length(text: str) -> str:
-    return many(len(text), "character")
-
-
-def calls_json(captured: CapturedTrace, *, show_content: bool) -> Sequence[Mapping[str, object]]:
+def calls_json(captured: CapturedTrace, show_content: bool) -> list[dict[str, object]]:
     """Return the calls of a trace for machines; texts only if they are asked for."""
-    return [_call_json(call, show_content=show_content) for call in captured.calls]
-
-
-def _call_json(call: CapturedCall, *, show_content: bool) -> Mapping[str, object]:
-    record, texts = call.record, [chunk.text for chunk in call.record.chunks]
-    lengths = {
-        "question_chars": None if record.question is None else len(record.question),
-        "context_chars": [None if text is None else len(text) for text in texts],
-        "answer_chars": None if record.answer is None else len(record.answer),
-    }
-    content = {"question": record.question, "contexts": texts, "answer": record.answer}
-    return {
-        "span": record.target.name if record.target else None,
-        **lengths,
-        **(content if show_content else {}),
-        "judged": call.reason is None,
-        "reason": None if call.reason is None else str(call.reason),
-        "detail": call.detail or None,
-    }
+    told: list[dict[str, object]] = []
+    for call in captured.calls:
+        record, texts = call.record, [chunk.text for chunk in call.record.chunks]
+        content = {"question": record.question, "contexts": texts, "answer": record.answer}
+        told.append(
+            {
+                "span": record.target.name if record.target else None,
+                "question_chars": None if record.question is None else len(record.question),
+                "context_chars": [None if text is None else len(text) for text in texts],
+                "answer_chars": None if record.answer is None else len(record.answer),
+                **(content if show_content else {}),
+                "judged": call.reason is None,
+                "reason": call.reason,
+                "detail": call.detail or None,
+            }
+        )
+    return told

@@ -1,17 +1,28 @@
-"""One run of `ragtrace doctor`."""
+"""One run of `ragtrace doctor`: each check reports what it found, and what to do about a problem."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import platform
+import re
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pydantic import BaseModel
+
+from ragtrace.backends import open_sink
 from ragtrace.cli.doctor import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor_application import (
-    AppRun,
+    Check,
     calls_json,
     captured_traces,
     check_capture,
@@ -19,34 +30,281 @@ from ragtrace.cli.doctor_application import (
     check_trace,
     run_app,
 )
-from ragtrace.cli.doctor_checks import (
-    Check,
-    check_card,
-    check_embedder,
-    check_endpoint,
-    check_judge,
-    check_likelihoods,
-    check_store,
-    check_topics,
-    check_versions,
-)
-from ragtrace.cli.evaluator_options import ChosenEvaluator
+from ragtrace.cli.options import ChosenEvaluator, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
-from ragtrace.errors import ConfigError
-from ragtrace.judge import uncached
-from ragtrace.ports import Judge
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable, RagtraceError
+from ragtrace.extras import install_command
+from ragtrace.http import ClientTls
+from ragtrace.judge import uncached, unwrapped
+from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge_steps import VerifyForm
+from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
+from ragtrace.metrics.settings import VerifySettings
+from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.pipeline import EvaluatorSpec, evaluate
+from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
+from ragtrace.traces.otlp import encode
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragtrace_collector.config import StoreConfig
+    from ragtrace_collector.config.values import KafkaConfig
 
-_DEFAULT_ENDPOINT = "http://localhost:4317"
-_TIMEOUT_S = 5.0
+
+_PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
+_COLLECTOR: Final = ("yaml", "starlette", "uvicorn", "httptools")
+
+
+def check_versions() -> Check:
+    """Say what is installed."""
+    parts = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+    advice = None if all(map(find_spec, _COLLECTOR)) else f"not installed: {install_command('collector')}"
+    return Check("versions", "warn" if advice else "ok", ", ".join(parts), advice)
+
+
+async def check_endpoint(
+    endpoint: str, *, headers: Mapping[str, str], tls: ClientTls | None = None, timeout_s: float, must: bool
+) -> Check:
+    """Send an export without spans. Unless it ``must`` be there, its absence is a warning."""
+    name = f"export {endpoint}"
+    if endpoint.startswith("otlp-file:"):
+        return _check_folder(name, Path(endpoint.removeprefix("otlp-file:")))
+    try:
+        async with aclosing(open_sink(endpoint, headers=headers, tls=tls, timeout_s=timeout_s)) as sink:
+            await sink.send(encode([]))
+    except RagtraceError as exc:
+        advice = None if isinstance(exc, ConfigError) else _ENDPOINT_ADVICE
+        return Check(name, "fail" if must else "warn", str(exc), advice)
+    return Check(name, "ok", "took an export without spans")
+
+
+_ENDPOINT_ADVICE: Final = (
+    "is the back end running, and is this its OTLP port (4317 gRPC, 4318 HTTP)? "
+    "With TLS the address begins with https:// or grpcs://"
+)
+
+
+def check_store(store: StoreConfig) -> Iterator[Check]:
+    """Say whether a collector could use the store, or does, and in whose traces it read nothing.
+
+    Nothing is created.
+    """
+    from ragtrace_collector.store.ledger import take_stock
+    from ragtrace_collector.store.open import database_of
+
+    if store.url is None:
+        check, real = _check_folder(f"store {store.file}", store.file), store.file.resolve()
+        is_used = check.status == "ok" and _is_locked(real.with_name(f"{real.name}.lock"))
+        yield replace(check, found="in use by a collector that runs") if is_used else check
+        if not store.file.exists():
+            return
+    try:
+        database = database_of(store)
+        unread = take_stock(database).unread
+    except RagtraceError as exc:
+        if store.url is not None:
+            yield Check("store", "fail", str(exc))
+        return  # the check of the file says it
+    if store.url is not None:
+        yield Check(f"store {database.name}", "ok", "can be read")
+    for each in unread:
+        if each.number:
+            of = one_line(each.producer) or "producers without a name"
+            found = f"nothing was read in {many(each.number, 'trace')} of {of}"
+            yield Check("unread", "warn", found, one_line(each.advice))
+
+
+def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
+    """Say of each topic of spans or dead letters whether it is there, and deletes what is old."""
+    with needs_extra("kafka"):
+        from ragtrace_collector.receive.kafka_client import topic_states
+
+    names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
+    try:
+        for topic in topic_states(kafka.client_settings(), [*names]):
+            name = f"topic {topic.name}"
+            if not topic.fault:
+                yield Check(name, "ok", many(topic.partitions, "partition"))
+                continue
+            program, config = "kafka-topics.sh --create", "--config"
+            if topic.partitions:
+                program, config = "kafka-configs.sh --alter", "--add-config"
+            advice = f"{program} --topic {topic.name} {config} cleanup.policy=delete"
+            yield Check(name, "fail", topic.fault, f"{advice} --bootstrap-server {kafka.brokers[0]}")
+    except RagtraceError as exc:
+        yield Check("topics", "fail", str(exc))
+
+
+def _check_folder(name: str, path: Path) -> Check:
+    folder = path.absolute().parent
+    if path.is_dir():
+        return Check(name, "fail", "is a folder", "name a file")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return Check(name, "fail", "cannot be written", "change its owner or its mode")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        why = "cannot be written" if folder.exists() else "does not exist"
+        return Check(name, "fail", f"the folder {folder} {why}", "make it, or name another")
+    return Check(name, "ok", "writable" if path.exists() else "can be created")
+
+
+def _is_locked(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+_CHUNK: Final = "Refunds take 14 days."
+_ADVICE: Final = {
+    "judge_unavailable": "is the server running, and is the base URL right (it usually ends in /v1)?",
+    "judge_timeout": "the server is slow or stuck: --set judge.timeout=5m, or choose a smaller model",
+    "judge_refused": "check the key, its quota, and the name of the model",
+    "judge_nonsense": "the model does not follow the reply format: choose a more capable one",
+    "judge_declined": "the model, or its content filter, refuses: choose another",
+    "judge_cut_off": "the model exceeds its token limit: choose another",
+    "judge_oversized": "the reply is longer than any model writes: is this the address of a model?",
+    "judge_compromised": "the model gets simple facts wrong, or leaves them out: choose a more capable one",
+}
+
+
+_OTHERWISE: Final = "see what the judge's own log says"
+_SAYS_WHAT_TO_DO: Final = re.compile(r"num_ctx|its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
+
+
+async def check_judge(judge: Judge, name: str) -> Check:
+    """Let the judge judge a sentence of our own."""
+    record = RagRecord(
+        id="doctor",
+        question="How long do refunds take?",
+        chunks=(Chunk(id="faq-1", text=_CHUNK),),
+        answer=_CHUNK,
+    )
+    outcome = (await evaluate(record, judge=judge)).outcomes[0]
+    if isinstance(outcome, MetricFailure):
+        return _failed(name, outcome.error_type, outcome.message)
+    inner = unwrapped(judge)
+    mode = inner.output_mode if isinstance(inner, OpenAICompatibleJudge) else None
+    takes = f"; takes a schema as {mode}" if mode else ""
+    if outcome.score != 1:
+        found = f"answers, but calls a sentence unsupported that the context repeats{takes}"
+        return Check(name, "warn", found, "choose a more capable model")
+    if judge.identity.provider == "lexical":
+        return Check(name, "ok", "a heuristic that ranks by words: it leaves many claims unjudged")
+    return Check(name, "ok", f"judged a test sentence correctly{takes}")
+
+
+def check_card(judge: Judge, spec: EvaluatorSpec) -> Check:
+    """Say what was measured of the judge, and whether it can be believed."""
+    name = f"card of judge {_who(judge)}"
+    try:
+        card = card_of(judge.identity, [read_card(path) for path in spec.cards])
+    except ConfigError as exc:
+        return Check(name, "fail", str(exc))
+    if card is None:
+        found = "no card: nobody measured this judge"
+        advice = (
+            "measure it on answers that people labeled: ragtrace calibrate LABELED.jsonl --card card.json"
+        )
+    elif card.state is CardState.BELOW_FLOOR:
+        found = "below the floor: by its card no better than the share of a claim's words in the chunks"
+        advice = "choose a more capable judge: this one's verdicts are worth no more than shared words"
+    else:
+        folded = '; its "contradicted" is mostly wrong and counts as unsupported'
+        return Check(name, "ok", f"measured: {_figures(card)}{'' if card.contradicts_reliably else folded}")
+    if spec.require_card:
+        return Check(name, "fail", f"{found}; `require_card` refuses it", advice)
+    return Check(name, "warn", found, advice)
+
+
+def _figures(card: JudgeCard) -> str:
+    """Return the figure that a judge is compared with the floor by, for each file that was measured."""
+    told = []
+    for of in card.sets:
+        if of.auc and of.digest:
+            told.append(f"AUC {of.auc.value:.2f} on {of.name}")
+        elif of.two_way and of.digest:
+            told.append(f"balanced accuracy {of.two_way.value:.2f} on {of.name}")
+    return ", ".join(told)
+
+
+class _Nothing(BaseModel):
+    """Only the prompt has the question: this request is for language models."""
+
+
+async def check_likelihoods(judge: Judge, verify: VerifySettings, name: str) -> Check:
+    """Ask a language model for the probability of a *yes*, and say in which form it is asked for verdicts."""
+    question = JudgeRequest(
+        step="doctor",
+        system="Answer the question with one word: Yes or No.",
+        user=f"{_CHUNK}\n\nDo refunds take 14 days? Answer Yes or No.",
+        reply_type=YesProbability,
+        inputs=_Nothing(),
+        max_output_tokens=8,
+    )
+    try:
+        p_yes = (await judge.ask(question)).value.p_yes
+    except JudgeUnable as exc:
+        if verify.form is VerifyForm.LOGPROBS:
+            return Check(name, "fail", str(exc), "set `verify: auto` or `verify: json`")
+        return Check(name, "ok", f"none: verdicts are asked for as JSON (verify: {verify.form})")
+    except JudgeNonsense as exc:
+        return Check(name, "warn", f"{exc.error_type}: {exc}", "keep to `verify: json` with this model")
+    except JudgeError as exc:
+        return _failed(name, exc.error_type, str(exc))
+    asked = "as P(Yes), a claim a call" if verify.first_form is VerifyForm.LOGPROBS else "as JSON, in batches"
+    finds_out = "; `ragtrace calibrate` finds out which is better" if verify.form is VerifyForm.AUTO else ""
+    form = f"verdicts are asked for {asked} (verify: {verify.form}{finds_out})"
+    return Check(name, "ok", f"given (P(yes) = {p_yes:.2f}); {form}")
+
+
+async def check_embedder(embedder: Embedder, name: str, *, must: bool) -> Check:
+    """Embed two words. Unless it ``must`` be there, its absence is a warning."""
+    try:
+        vectors = (await embedder.embed(["refund", "money back"])).vectors
+    except JudgeError as exc:
+        works = "--set judge.embedder=wordllama works without an endpoint"
+        advice = f"only question similarity needs them: {works}"
+        return Check(name, "fail" if must else "warn", f"{exc.error_type}: {exc}", advice)
+    return Check(name, "ok", f"vectors of {len(vectors[0])} numbers")
+
+
+async def _in_time(name: str, timeout_s: float, check: Callable[[str], Awaitable[Check]]) -> Check:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await check(name)
+    except TimeoutError:
+        advice = "the model is slow or stuck: --set judge.timeout=5m, or choose a smaller model"
+        return Check(name, "fail", f"not finished within {timeout_s:g} s", advice)
+
+
+def _failed(name: str, error_type: str, message: str) -> Check:
+    advice = None if _SAYS_WHAT_TO_DO.search(message) else _ADVICE.get(error_type, _OTHERWISE)
+    return Check(name, "fail", f"{error_type}: {message}", advice)
+
+
+def _who(model: Judge | Embedder) -> str:
+    return f"{model.identity.provider} ({model.identity.model})"
+
+
+_DEFAULT_ENDPOINT: Final = "http://localhost:4317"
+_TIMEOUT_S: Final = 5.0
 _REQUESTS: Final = 2
 """As many of the judge's timeouts are waited for each thing that a model is asked."""
 _SECTIONS: Final = ("judge", "evaluate", "export", "store", "receive")
-_SHOWN_TRACES = 20
-_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_SHOWN_TRACES: Final = 20
+_STYLE: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def check_application(application: ApplicationOptions, *, as_json: bool) -> bool:
@@ -55,65 +313,50 @@ def check_application(application: ApplicationOptions, *, as_json: bool) -> bool
     Raises:
         ConfigError: it cannot be started.
     """
-    assert application.app is not None
-    run = run_app(application.app, for_s=application.for_s, stdout=sys.stderr if as_json else None)
-    judged = _look_at(application.app, run, as_json=as_json, show_content=application.show_content)
-    return asyncio.run(judged) > 0
+    command = application.app or ""
+    run = run_app(command, for_s=application.for_s, stdout=sys.stderr if as_json else None)
+    console = None if as_json else open_console()
+    for check in (check_run(command, run), *check_capture(run)):
+        _show(console, check)
+    traces = asyncio.run(captured_traces(run))
+    for number, captured in enumerate(traces):
+        check = check_trace(captured, show_content=application.show_content)
+        if console is None:
+            print_json({**asdict(check), "calls": calls_json(captured, application.show_content)})
+        elif number < _SHOWN_TRACES:
+            _show(console, check)
+    judged, found = sum(each.judged for each in traces), sum(len(each.calls) for each in traces)
+    hidden = len(traces) - _SHOWN_TRACES
+    advice = f"{many(hidden, 'other trace')} not shown: --json shows all" if hidden > 0 else None
+    told = f"{many(len(traces), 'trace')}, {many(found, 'RAG call')}, of which {judged} will be judged"
+    _show(console, Check("captured", "ok" if judged else "fail", told, advice))
+    return judged > 0
 
 
 def check_targets(targets: TargetOptions, *, as_json: bool) -> bool:
     """Print each check as it is done, and say whether none failed."""
-    return asyncio.run(_examine(targets, as_json=as_json)) == 0
+    return asyncio.run(_check_targets(targets, as_json))
 
 
-def _secrets_in(chosen: ChosenEvaluator) -> Iterator[str]:
-    spec = chosen.spec
-    for judge in (spec.judge, spec.second, spec.embedder):
-        yield from judge.secrets if judge else ()
-    for export in chosen.config.export:
-        yield from (value.get_secret_value() for value in export.headers.values())
-
-
-async def _look_at(command: str, run: AppRun, *, as_json: bool, show_content: bool) -> int:
-    """Print what was captured of an application, and return how many RAG calls of it will be judged."""
-    console = None if as_json else open_console()
-    for check in (check_run(command, run), *check_capture(run)):
-        _show(console, check)
-    traces = await captured_traces(run)
-    for number, captured in enumerate(traces):
-        if console is None:
-            calls = calls_json(captured, show_content=show_content)
-            print_json({**asdict(check_trace(captured, show_content=show_content)), "calls": calls})
-        elif number < _SHOWN_TRACES:
-            _print(console, check_trace(captured, show_content=show_content))
-    judged, found = sum(each.judged for each in traces), sum(len(each.calls) for each in traces)
-    _show(console, _summary(judged, found, traces=len(traces)))
-    return judged
-
-
-def _summary(judged: int, found: int, *, traces: int) -> Check:
-    hidden = traces - _SHOWN_TRACES
-    advice = f"{many(hidden, 'other trace')} not shown: --json shows all" if hidden > 0 else None
-    told = f"{many(traces, 'trace')}, {many(found, 'RAG call')}, of which {judged} will be judged"
-    return Check(name="captured", status="ok" if judged else "fail", found=told, advice=advice)
+async def _check_targets(targets: TargetOptions, as_json: bool) -> bool:
+    console, is_fine = None if as_json else open_console(), True
+    async with aclosing(_checks(targets)) as checks:
+        async for check in checks:
+            is_fine = is_fine and check.status != "fail"
+            _show(console, check)
+    return is_fine
 
 
 def _show(console: Console | None, check: Check) -> None:
     if console is None:
         print_json(asdict(check))
-    else:
-        _print(console, check)
+        return
+    from rich.text import Text
 
-
-async def _examine(targets: TargetOptions, *, as_json: bool) -> int:
-    """Print each check as it is done, and return how many failed."""
-    console = None if as_json else open_console()
-    failed = 0
-    async with aclosing(_checks(targets)) as checks:
-        async for check in checks:
-            failed += check.status == "fail"
-            _show(console, check)
-    return failed
+    console.print(Text.assemble((f"{check.status:<4}", _STYLE[check.status]), "  ", one_line(check.name)))
+    print_indented(console, 6, check.found)
+    for line in (check.advice or "").splitlines():
+        print_indented(console, 6, f"-> {line}")
 
 
 async def _checks(targets: TargetOptions) -> AsyncGenerator[Check, None]:
@@ -123,13 +366,21 @@ async def _checks(targets: TargetOptions) -> AsyncGenerator[Check, None]:
     try:
         chosen = targets.judge.evaluator(only=_SECTIONS)
     except ConfigError as exc:
-        yield Check(name=name, status="fail", found=str(exc))
+        yield Check(name, "fail", str(exc))
         return
     if path is not None:
-        yield Check(name=name, status="ok", found="can be used")
-    secrets = {each for each in _secrets_in(chosen) if len(each) > 3}  # shorter ones occur by chance
+        yield Check(name, "ok", "can be used")
+    spec = chosen.spec
+    secrets = {
+        secret for judge in (spec.judge, spec.second, spec.embedder) if judge for secret in judge.secrets
+    }
+    secrets |= {value.get_secret_value() for to in chosen.config.export for value in to.headers.values()}
+    long = [each for each in secrets if len(each) > 3]  # shorter ones occur by chance
     async for check in _reachable(targets, chosen):
-        yield _masked(check, secrets)
+        for secret in sorted(long, key=len, reverse=True):
+            name, found = check.name.replace(secret, "***"), check.found.replace(secret, "***")
+            check = Check(name, check.status, found, check.advice and check.advice.replace(secret, "***"))
+        yield check
 
 
 async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGenerator[Check, None]:
@@ -138,13 +389,22 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
     try:
         judge = uncached(spec.judge.open())
     except ConfigError as exc:
-        yield Check(name="judge", status="fail", found=str(exc))
+        yield Check("judge", "fail", str(exc))
     else:
         async with aclosing(judge):
             async for check in _asked(judge, chosen, timeout_s):
                 yield check
-    async for check in _embedding(chosen, timeout_s):
-        yield check
+    must = config.judge.embedder is not None  # its absence is a failure only if somebody named it
+    try:
+        embedder = spec.embedder.open_embedder() if spec.embedder else None
+    except ConfigError as exc:
+        embedder = None
+        if must:
+            yield Check("embeddings", "fail", str(exc))
+    if embedder is not None:
+        async with aclosing(embedder):
+            ask = partial(check_embedder, embedder, must=must)
+            yield await _in_time(f"embeddings {_who(embedder)}", timeout_s, ask)
     is_configured = targets.judge.config.path is not None
     for export in config.export:
         headers = {name: value.get_secret_value() for name, value in export.headers.items()}
@@ -163,44 +423,10 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
 
 
 async def _asked(judge: Judge, chosen: ChosenEvaluator, timeout_s: float) -> AsyncGenerator[Check, None]:
-    check = await check_judge(judge, timeout_s=timeout_s)
+    check = await _in_time(f"judge {_who(judge)}", timeout_s, partial(check_judge, judge))
     yield check
     if check.status != "fail" and not judge.identity.is_human:
         yield check_card(judge, chosen.spec)
     if check.status != "fail" and not judge.identity.computes:
-        verify = chosen.spec.limits(judge.identity).verify
-        yield await check_likelihoods(judge, verify, timeout_s=timeout_s)
-
-
-async def _embedding(chosen: ChosenEvaluator, timeout_s: float) -> AsyncGenerator[Check, None]:
-    """Check the embedder; its absence is a failure only if somebody named it."""
-    must = chosen.config.judge.embedder is not None
-    try:
-        embedder = chosen.spec.embedder.open_embedder() if chosen.spec.embedder else None
-    except ConfigError as exc:
-        if must:
-            yield Check(name="embeddings", status="fail", found=str(exc))
-        return
-    if embedder is not None:
-        async with aclosing(embedder):
-            yield await check_embedder(embedder, must=must, timeout_s=timeout_s)
-
-
-def _masked(check: Check, secrets: set[str]) -> Check:
-    for secret in sorted(secrets, key=len, reverse=True):
-        check = replace(
-            check,
-            name=check.name.replace(secret, "***"),
-            found=check.found.replace(secret, "***"),
-            advice=check.advice and check.advice.replace(secret, "***"),
-        )
-    return check
-
-
-def _print(console: Console, check: Check) -> None:
-    from rich.text import Text
-
-    console.print(Text.assemble((f"{check.status:<4}", _STYLE[check.status]), "  ", one_line(check.name)))
-    print_indented(console, 6, check.found)
-    for line in (check.advice or "").splitlines():
-        print_indented(console, 6, f"-> {line}")
+        ask = partial(check_likelihoods, judge, chosen.spec.limits(judge.identity).verify)
+        yield await _in_time(f"log-probabilities {_who(judge)}", timeout_s, ask)

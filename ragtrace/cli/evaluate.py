@@ -1,21 +1,25 @@
-"""The command `ragtrace evaluate`: its options and its help."""
+"""The commands `ragtrace evaluate` and `ragtrace rejudge`: their options and their help."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from ragtrace.cli.evaluator_options import JudgeOptions
 from ragtrace.cli.options import (
     OWN_PROFILE,
-    ConcurrencyOption,
-    CriteriaOption,
     JsonOption,
+    JudgeOptions,
     PassOptions,
-    ProfileOption,
     ReportOptions,
+    changes_of,
+    concurrency_option,
+    criteria_metrics,
+    criteria_option,
+    profile_option,
+    to_headers_option,
 )
 from ragtrace.cli.settings import command, group, option, takes
 
@@ -25,8 +29,8 @@ class MeasureOptions:
     """What is measured, and by whose rules."""
 
     passes: PassOptions = group(PassOptions)
-    criteria: CriteriaOption = group(CriteriaOption)
-    profile: ProfileOption = group(ProfileOption)
+    criteria: tuple[str, ...] = criteria_option()
+    profile: str | None = profile_option()
     uses_tool_prompts: bool = option(
         "--peer-prompts",
         is_flag=True,
@@ -36,8 +40,8 @@ class MeasureOptions:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics as a configuration has them."""
-        chosen = self.passes.metrics(self.profile.tool or OWN_PROFILE, asks=self.uses_tool_prompts)
-        return [*chosen, *self.criteria.metrics()]
+        chosen = self.passes.metrics(self.profile or OWN_PROFILE, asks=self.uses_tool_prompts)
+        return [*chosen, *criteria_metrics(self.criteria)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,7 @@ class EvaluateJudging:
     """Who judges, and how many answers at once."""
 
     judge: JudgeOptions = group(JudgeOptions)
-    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    concurrency: int = concurrency_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +105,78 @@ def evaluate(path: str, measure: MeasureOptions, judging: EvaluateJudging, outpu
 
     code = evaluate_file(path, measure, judging, output)
     click.get_current_context().exit(code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOptions:
+    """Which kept answers are read."""
+
+    source: str = option(
+        "--transcripts",
+        required=True,
+        metavar="FILE[#NAME]",
+        help="What --transcripts of other commands wrote; #NAME picks an evaluator if there are several.",
+    )
+    limit: int | None = option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N answers."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescoreOptions:
+    """How they are scored again, or by whom judged."""
+
+    passes: PassOptions = group(PassOptions)
+    profile: str | None = profile_option()
+    judge: JudgeOptions = group(JudgeOptions)
+    concurrency: int = concurrency_option()
+    metric_options: tuple[tuple[str, object], ...] = option(
+        "--metric-option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        parse=changes_of,
+        help="An option of the metrics (docs/metrics.md): require_evidence=false. Repeatable.",
+    )
+    is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend on --judge without asking.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOutput:
+    """What is shown and sent."""
+
+    destination: str | None = option(
+        "--to", metavar="ENDPOINT", help="Send the new verdicts into the traces."
+    )
+    headers: Mapping[str, str] = to_headers_option()
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@takes(
+    kept=("What to read", KeptOptions),
+    rescore=("How to judge", RescoreOptions),
+    output=("What to write", RejudgeOutput),
+)
+def rejudge(kept: KeptOptions, rescore: RescoreOptions, output: RejudgeOutput) -> None:
+    """Score kept verdicts again without a call, or ask another judge about the same answers.
+
+    Without --judge: score the records again from the judge's saved replies, with another pass rule, another
+    tool's rules, or newer evidence checks. Without --metrics and --config, the metrics are those that ran. No
+    judge is asked; answers that would need a new request are counted. --to sends the new verdicts, which name
+    the ones they replace.
+
+    With --judge: ask that judge about the same records. Its replies are saved in the same file, and
+    compared. `ragtrace compare` compares evaluators that a file has already.
+
+    Exit code 0 if every answer was scored, else 1.
+
+    \b
+    Examples:
+      ragtrace rejudge --transcripts judged.db --threshold 0.8
+      ragtrace rejudge --transcripts judged.db --profile deepeval-4 \\
+          --to http://localhost:4317
+      ragtrace rejudge --transcripts judged.db --judge openai:gpt-4.1
+    """
+    from ragtrace.cli.evaluate_run import run_rejudge
+
+    click.get_current_context().exit(run_rejudge(kept, rescore, output))

@@ -1,35 +1,71 @@
-"""One run of `ragtrace evaluate`."""
+"""One run of `ragtrace evaluate` or of `ragtrace rejudge`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+)
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Any, Final
 
 import click
 
 from ragtrace import process
 from ragtrace._ordered import map_in_order
 from ragtrace.backends import OtlpFileReader, holds_traces
-from ragtrace.budget import Prices
-from ragtrace.cli.evaluate import EvaluateJudging, EvaluateOutput, MeasureOptions
-from ragtrace.cli.judge_choice import introduce, report_usage
+from ragtrace.backends.opening import open_carrier_sink, reads_openinference
+from ragtrace.budget import Prices, load_prices
+from ragtrace.cli.compare_run import print_comparison
+from ragtrace.cli.evaluate import (
+    EvaluateJudging,
+    EvaluateOutput,
+    KeptOptions,
+    MeasureOptions,
+    RejudgeOutput,
+    RescoreOptions,
+)
+from ragtrace.cli.judging import (
+    LeftOutRows,
+    Reports,
+    TranscriptFile,
+    in_background,
+    introduce,
+    is_free,
+    report_usage,
+)
+from ragtrace.cli.options import OWN_PROFILE, ChosenEvaluator, access
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
-from ragtrace.cli.record_files import LeftOutRows, in_background
-from ragtrace.cli.render import many, open_console, print_line, talk
-from ragtrace.cli.report_files import Reports, TranscriptFile
+from ragtrace.cli.render import many, open_console, print_json, print_line, talk
+from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError
-from ragtrace.model import Direction, Evaluation, JudgedAnswer, MetricResult, RagRecord
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.ports import Metric, pass_condition
+from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
+from ragtrace.pipeline import Evaluator
+from ragtrace.ports import Metric, SpanSink, pass_condition
+from ragtrace.quality.compared import comparison_as_json
+from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports.report import MetricTally
+from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules, extract_records
-
-Show: TypeAlias = Callable[[RagRecord, Evaluation], None]
+from ragtrace.traces.otlp import encode
+from ragtrace.transcripts import (
+    EvaluatorInfo,
+    RescoredRecord,
+    TranscriptRecord,
+    Transcripts,
+    ask_again,
+    rescore,
+    unpaid,
+)
 
 _STDIN: Final = "-"
 
@@ -46,76 +82,66 @@ def evaluate_file(
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is not a file: name a file of JSON lines, or - for standard input")
     transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
-    at_once = judging.concurrency.answers
+    at_once = judging.concurrency
     only = ("judge", "evaluate", "extract", "ui")
     chosen = judging.judge.evaluator(measure.metrics, max_concurrency=at_once, only=only)
     evaluator = transcript.recorded(chosen.spec.open(), chosen.spec.metrics)
     introduce(evaluator.judge)
     left_out = LeftOutRows()
     reports = Reports.of(output.reports, source=path, evaluator=evaluator, links=chosen.config.ui.links)
-    show = _json_lines(evaluator.prices) if output.json.wanted else _table(evaluator.metrics)
-    counts = _Counts.of(evaluator.metrics)
+    show: Callable[[RagRecord, Evaluation], None] = partial(_print_json_lines, evaluator.prices)
+    if not output.json.wanted:
+        show = OutcomeTable(open_console(), metrics=evaluator.metrics).print_evaluation
+    tallies = {
+        (metric.name, metric.profile): MetricTally(
+            metric=f"{metric.name} (profile {metric.profile})", pass_when=pass_condition(metric)
+        )
+        for metric in evaluator.metrics
+    }
+    found = _records(path, chosen.config.extract.opened(), left_out)
+    number = calls = 0
 
-    def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
-        counts.add(evaluation)
-        answer = JudgedAnswer(record=record, evaluation=evaluation)
+    async def evaluate_all() -> None:
+        async with AsyncExitStack() as opened:
+            await opened.enter_async_context(aclosing(evaluator))
+            records = await opened.enter_async_context(aclosing(found))
+            await map_in_order(records, work, emit, concurrency=at_once)
+
+    async def work(record: RagRecord) -> JudgedAnswer:
+        return JudgedAnswer(record=record, evaluation=await evaluator.evaluate(record))
+
+    async def emit(answer: JudgedAnswer) -> None:
+        nonlocal number, calls
+        number += 1
+        calls += answer.evaluation.usage.calls
+        for outcome in answer.evaluation.outcomes:
+            tallies[outcome.metric, outcome.profile].add(outcome)
         transcript.keep(answer)
         reports.add(answer)
-        show(record, evaluation)
+        show(answer.record, answer.evaluation)
 
     with reports:
-        process.run(
-            _evaluate_all(
-                _records(path, chosen.config.extract.opened(), left_out), evaluator, at_once, count_and_show
-            )
-        )
-        left_out.check_any(path, counts.records)
+        process.run(evaluate_all())
+        left_out.check_any(path, number)
         reports.end(left_out.ending())
     if not output.json.wanted:
-        _print_summary(counts)
+        _print_summary(tallies.values(), calls)
     for judge in evaluator.judges:
         report_usage(judge, evaluator.prices)
     is_whole = reports.is_whole and transcript.is_whole
-    code = _exit_code(counts.tallies.values(), output.fail_under) or int(not is_whole)
+    code = _exit_code(tallies.values(), output.fail_under) or int(not is_whole)
     return left_out.exit_code() or code
-
-
-@dataclass(slots=True, kw_only=True)
-class _Counts:
-    """What came of the records."""
-
-    tallies: Mapping[tuple[str, str], MetricTally]
-    """By name and profile of the metric."""
-    records: int = 0
-    calls: int = 0
-
-    @classmethod
-    def of(cls, metrics: Sequence[Metric]) -> Self:
-        return cls(
-            tallies={
-                (metric.name, metric.profile): MetricTally(
-                    metric=_named(metric), pass_when=pass_condition(metric)
-                )
-                for metric in metrics
-            }
-        )
-
-    def add(self, evaluation: Evaluation) -> None:
-        self.records += 1
-        self.calls += evaluation.usage.calls
-        for outcome in evaluation.outcomes:
-            self.tallies[outcome.metric, outcome.profile].add(outcome)
 
 
 def _records(path: str, rules: ExtractRules, left_out: LeftOutRows) -> AsyncGenerator[RagRecord, None]:
     """Return the records of a file, or those in its traces."""
     if path != _STDIN and holds_traces(path):
-        return _records_in_traces(path, OtlpFileReader(path, on_fault=left_out.row_refused), rules)
+        return _records_in_traces(path, rules, left_out)
     return in_background(partial(read_records, path, notices=left_out))
 
 
 async def _records_in_traces(
-    path: str, reader: OtlpFileReader, rules: ExtractRules
+    path: str, rules: ExtractRules, left_out: LeftOutRows
 ) -> AsyncGenerator[RagRecord, None]:
     """Yield the RAG calls of a file of traces.
 
@@ -123,7 +149,7 @@ async def _records_in_traces(
         InputError: it has none.
     """
     number = 0
-    async with aclosing(reader):
+    async with aclosing(OtlpFileReader(path, on_fault=left_out.row_refused)) as reader:
         async for trace in reader.traces():
             for record in extract_records(trace, rules).records:
                 number += 1
@@ -134,45 +160,23 @@ async def _records_in_traces(
         )
 
 
-async def _evaluate_all(
-    found: AsyncGenerator[RagRecord, None], evaluator: Evaluator, concurrency: int, show: Show
-) -> None:
-    async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
-        return record, await evaluator.evaluate(record)
-
-    async def emit(pair: tuple[RagRecord, Evaluation]) -> None:
-        show(*pair)
-
-    async with AsyncExitStack() as opened:
-        await opened.enter_async_context(aclosing(evaluator))
-        records = await opened.enter_async_context(aclosing(found))
-        await map_in_order(records, work, emit, concurrency=concurrency)
+def _print_json_lines(prices: Prices, record: RagRecord, evaluation: Evaluation) -> None:
+    cost = {"cost_usd": prices.cost_of(evaluation)}  # in the first line alone: metrics share calls
+    for outcome in evaluation.outcomes:
+        second = outcome.judge if isinstance(outcome, MetricResult) else None
+        judge = second or evaluation.judge
+        print_line(to_json_line(outcome, record_id=record.id, judge=judge, further=cost))
+        cost = {}
 
 
-def _json_lines(prices: Prices) -> Show:
-    def show(record: RagRecord, evaluation: Evaluation) -> None:
-        cost = {"cost_usd": prices.cost_of(evaluation)}  # in the first line alone: metrics share calls
-        for outcome in evaluation.outcomes:
-            second = outcome.judge if isinstance(outcome, MetricResult) else None
-            judge = second or evaluation.judge
-            print_line(to_json_line(outcome, record_id=record.id, judge=judge, further=cost))
-            cost = {}
-
-    return show
-
-
-def _table(metrics: Sequence[Metric]) -> Show:
-    return OutcomeTable(open_console(), metrics=metrics).print_evaluation
-
-
-def _print_summary(counts: _Counts) -> None:
+def _print_summary(tallies: Collection[MetricTally], calls: int) -> None:
     console = open_console()
-    for tally in counts.tallies.values():
+    for tally in tallies:
         console.print()
         for line in tally_lines(tally):
             console.print(line)
-    if len(counts.tallies) > 1:
-        console.print(f"\n{many(counts.calls, 'call')} to the judge in all: metrics share steps")
+    if len(tallies) > 1:
+        console.print(f"\n{many(calls, 'call')} to the judge in all: metrics share steps")
 
 
 def _exit_code(tallies: Iterable[MetricTally], fail_under: float | None) -> int:
@@ -182,16 +186,198 @@ def _exit_code(tallies: Iterable[MetricTally], fail_under: float | None) -> int:
             return 1
         if fail_under is not None and not tally.reaches(fail_under):
             reached = "nothing was scored" if tally.mean is None else f"the mean is {tally.mean:.6g}"
-            is_higher_better = tally.direction is Direction.HIGHER_IS_BETTER
-            must = (
-                f"must reach {fail_under:g}"
-                if is_higher_better
-                else f"must stay at {1 - fail_under:g} or below"
-            )
+            must = f"must reach {fail_under:g}"
+            if tally.direction is Direction.LOWER_IS_BETTER:
+                must = f"must stay at {1 - fail_under:g} or below"
             talk(f"failed: {tally.metric} {must}, and {reached}")
             return 1
     return 0
 
 
-def _named(metric: Metric) -> str:
-    return f"{metric.name} (profile {metric.profile})"
+@dataclass(slots=True, kw_only=True)
+class _Side:
+    """One of the two, with what it took."""
+
+    name: str
+    judge: JudgeIdentity
+    makes_calls: bool = True
+    """Whether its verdicts are not those of the other, scored again."""
+    answers: list[ComparedAnswer] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, kept: TranscriptRecord) -> None:
+        self.answers.append(ComparedAnswer.of_judged(kept))
+        self.usage += kept.evaluation.usage
+
+    def cost(self, prices: Prices) -> float | None:
+        return prices.cost_usd(self.usage, self.judge) if self.makes_calls else 0.0
+
+    def effort(self, prices: Prices) -> str:
+        if not self.makes_calls:
+            return "no call was made"
+        cost, usage = self.cost(prices), self.usage
+        dollars = "cost unknown" if cost is None else f"${cost:.4f}"
+        tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
+        return f"{many(usage.calls, 'call')}, {tokens}, {dollars}"
+
+
+def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutput) -> int:
+    """Score or judge again, and return the exit code.
+
+    Raises:
+        UsageError: options do not go together.
+        ConfigError: one of them is wrong, or a file is.
+    """
+    if output.destination and scoring.judge.names_judge:
+        raise click.UsageError("--to sends rescored verdicts: run backfill to send those of another judge")
+    path, _, name = kept.source.partition("#")
+    with Transcripts(Path(path), must_exist=True) as transcripts:
+        info = transcripts.evaluator(name or None)
+        chosen = scoring.judge.evaluator(
+            lambda: _metrics(info, scoring),
+            max_concurrency=scoring.concurrency,
+            only=("judge", "evaluate", "attach"),
+        )
+        again = _Again(
+            transcripts=transcripts,
+            evaluator=info,
+            kept=lambda: islice(transcripts.of(info), kept.limit),
+            metrics=tuple(each.open() for each in chosen.spec.metrics) if _names_metrics(scoring) else None,
+            chosen=chosen,
+            prices=load_prices(chosen.spec.prices),
+            scoring=scoring,
+            output=output,
+        )
+        return int(not process.run(again.ask() if scoring.judge.names_judge else again.score()))
+
+
+def _names_metrics(scoring: RescoreOptions) -> bool:
+    passes, config = scoring.passes, scoring.judge.config
+    rules = (passes.names, passes.threshold, passes.pass_when, scoring.profile)
+    given = (*rules, config.path, scoring.metric_options or None)
+    return any(one is not None for one in given) or any(
+        key.startswith("evaluate.") for key, _ in config.changes
+    )
+
+
+def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> list[dict[str, Any]]:
+    """Return the metrics that options name, by default those that ran, under the rules that were used."""
+    passes, tool = scoring.passes, scoring.profile
+    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
+    if passes.names is not None:
+        return [{**given, **options} for given in passes.metrics(tool or OWN_PROFILE)]
+    ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
+    return [
+        {**given, "name": name, "profile": tool or profile, **options}
+        for name, profile in ran
+        for given in passes.metrics()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """The answers of an evaluator, judged or scored again."""
+
+    transcripts: Transcripts
+    evaluator: EvaluatorInfo
+    kept: Callable[[], Iterator[TranscriptRecord]]
+    metrics: tuple[Metric, ...] | None
+    chosen: ChosenEvaluator
+    prices: Prices
+    scoring: RescoreOptions
+    output: RejudgeOutput
+
+    async def score(self) -> bool:
+        """Score what the judge said, send new verdicts if that is wanted, and say whether all was known."""
+        from ragtrace_collector.judge import attach_options_of
+
+        first, unknown, sent, to = self._first(), 0, 0, self.output.destination
+        second = replace(first, name="the same, scored again", makes_calls=False, answers=[])
+        attach = replace(
+            attach_options_of(self.chosen.config), openinference=to is not None and reads_openinference(to)
+        )
+        async with AsyncExitStack() as opened:
+            sink: SpanSink | None = None
+            if to is not None:
+                sink = open_carrier_sink(to, access=access(self.output.headers))
+                await opened.enter_async_context(aclosing(sink))
+            async for each in rescore(self.kept(), self.transcripts, metrics=self.metrics):
+                first.add(each.before)
+                second.add(unpaid(each.after))
+                unknown += each.asks_anew
+                sent += sink is not None and await self._send(sink, each, attach)
+        self._tell(first, second, not_in_transcript=unknown, sent=sent)
+        return not unknown
+
+    async def _send(self, sink: SpanSink, each: RescoredRecord, attach: AttachOptions) -> bool:
+        """Send a verdict, and say whether it was new."""
+        record, evaluation = each.after.record, each.after.evaluation
+        known = self.transcripts.find(record.id, evaluation.evaluator_set, evaluation.evaluator_version)
+        if known or not (each.is_whole and evaluation.results) or record.target is None:
+            return False
+        span = each.carrier(attach, now_ns=SystemClock().now_ns())
+        if span is None:
+            return False
+        await sink.send(encode([span]))
+        self.transcripts.keep(unpaid(each.after))
+        return True
+
+    async def ask(self) -> bool:
+        """Ask another judge about the same records, and say whether it answered."""
+        spec = self.chosen.spec.judge
+        evaluator = Evaluator(metrics=self.metrics or (), judge=spec.open(), prices=self.prices)
+        judge = evaluator.judge
+        introduce(judge)
+        if not (self.scoring.is_agreed or is_free(evaluator, spec)):
+            self._agree(judge.identity)
+        first, failed = self._first(), 0
+        second = _Side(name=judge.identity.name, judge=judge.identity)
+
+        def count(before: TranscriptRecord, after: TranscriptRecord) -> None:
+            nonlocal failed
+            first.add(before)
+            second.add(after)
+            failed += bool(after.evaluation.failures)
+
+        async with aclosing(evaluator):
+            await ask_again(
+                self.kept(),
+                self.transcripts,
+                judge,
+                metrics=self.metrics,
+                on_judged=count,
+                concurrency=self.scoring.concurrency,
+            )
+        self._tell(first, second, failed=failed)
+        report_usage(judge, self.prices)
+        return self.transcripts.is_whole and not failed
+
+    def _first(self) -> _Side:
+        judge = next(self.transcripts.of(self.evaluator)).evaluation.judge
+        return _Side(name=f"{self.transcripts.path.name}#{self.evaluator.name}", judge=judge)
+
+    def _agree(self, judge: JudgeIdentity) -> None:
+        spent = [each.evaluation.usage for each in self.kept()]
+        usage, price = sum(spent, Usage()), self.prices.price_of(judge)
+        cost = f"about ${price.cost_usd(usage):.2f}" if price and usage.input_tokens else "an unknown sum"
+        answers = many(len(spent), "answer")
+        told = f"asking {judge.model} about {answers} costs {cost}, if its replies are as long"
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{told}: --yes spends it")
+        click.confirm(f"{told}: continue?", default=False, abort=True, err=True)
+
+    def _tell(self, first: _Side, second: _Side, **more: int) -> None:
+        """Print a comparison, and the numbers that go with it."""
+        sides = (ComparedSide(name=each.name, answers=each.answers) for each in (first, second))
+        found = compare(*sides)
+        if self.output.json.wanted:
+            told = comparison_as_json(found)
+            for name, side in (("a", first), ("b", second)):
+                told[name] |= {"usage": asdict(side.usage), "cost_usd": side.cost(self.prices)}
+            print_json({**told, **more})
+            return
+        print_comparison(found)
+        for letter, side in (("A", first), ("B", second)):
+            talk(f"{letter}: {side.effort(self.prices)}")
+        for what, number in more.items():
+            talk(f"{what.replace('_', ' ')}: {number}")

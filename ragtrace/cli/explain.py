@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, FromHeaders, JsonOption, access
+from ragtrace.cli.options import ConfigOptions, JsonOption, access, from_headers_option, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
@@ -21,8 +20,8 @@ from ragtrace.errors import InputError, ReadError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.cli.record_files import UnreadableParts
-    from ragtrace.model import Chunk, Gap, Part, Provenance, RagRecord
+    from ragtrace.cli.judging import UnreadableParts
+    from ragtrace.model import Chunk, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote
     from ragtrace.traces.trace import Trace
@@ -50,7 +49,7 @@ class SourceOptions:
         " while it runs; store alone is that of --config. [default: the store of --config, else"
         f" {_DEFAULT_SOURCE}]",
     )
-    headers: FromHeaders = group(FromHeaders)
+    headers: Mapping[str, str] = from_headers_option()
     config: ConfigOptions = group(ConfigOptions)
     json: JsonOption = group(JsonOption)
 
@@ -77,7 +76,7 @@ def explain(what: str, options: SourceOptions) -> None:
     """
     import asyncio
 
-    from ragtrace.cli.record_files import UnreadableParts
+    from ragtrace.cli.judging import UnreadableParts
 
     config = options.config.read(only=("extract", "store"), needs_secrets=False)
     faults = UnreadableParts()
@@ -173,33 +172,21 @@ def _open(source: str, options: SourceOptions, config: CollectorConfig) -> Trace
     if kind != _STORE:
         from ragtrace.backends import open_reader
 
-        return open_reader(source, access=access(options.headers.headers))
+        return open_reader(source, access=access(options.headers))
     with needs_extra("collector"):
         from ragtrace_collector.store.open import open_reading
     return open_reading(config.store.at(rest) if rest else config.store).reader
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:
+    unread = extraction.unread
     return {
         "trace_id": trace.trace_id,
         "spans": len(trace.spans),
         "records": [_record_json(record) for record in extraction.records],
-        "notes": [
-            {"text": note.text, "span_id": note.span_id, "span_name": note.span_name}
-            for note in extraction.notes
-        ],
-        "unread": _unread_json(extraction),
-    }
-
-
-def _unread_json(extraction: Extraction) -> dict[str, object] | None:
-    unread = extraction.unread
-    if unread is None:
-        return None
-    return {
-        "producer": unread.producer,
-        "attributes": list(unread.attributes),
-        "mapping": {part: [path] for part, path in unread.mapping.items()},
+        "notes": [asdict(note) for note in extraction.notes],
+        "unread": unread
+        and {**asdict(unread), "mapping": {part: [path] for part, path in unread.mapping.items()}},
     }
 
 
@@ -217,29 +204,13 @@ def _record_json(record: RagRecord) -> dict[str, object]:
             }
             for chunk in record.chunks
         ],
-        "answer": record.answer,
-        "reference": record.reference,
-        "retrieval_query": record.retrieval_query,
-        "model": record.model,
-        "session_id": record.session_id,
-        "conversation_id": record.conversation_id,
-        "provenance": [_place_json(found) for found in record.provenance],
-        "passed_over": [_place_json(found) for found in record.passed_over],
-        "gaps": [
-            {"part": str(gap.part), "reason": str(gap.reason), "detail": gap.detail} for gap in record.gaps
-        ],
+        **{name: getattr(record, name) for name in _AS_THEY_ARE},
+        **{name: [asdict(each) for each in getattr(record, name)] for name in _LISTED},
     }
 
 
-def _place_json(found: Provenance) -> dict[str, object]:
-    return {
-        "part": str(found.part),
-        "span_id": found.span_id,
-        "span_name": found.span_name,
-        "attribute": found.attribute,
-        "convention": found.convention,
-        "why": found.why,
-    }
+_AS_THEY_ARE: Final = ("answer", "reference", "retrieval_query", "model", "session_id", "conversation_id")
+_LISTED: Final = ("provenance", "passed_over", "gaps")
 
 
 def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
@@ -255,10 +226,17 @@ def _print_record(console: Console, record: RagRecord) -> None:
     from ragtrace.model import Part
 
     console.print()
-    print_indented(console, 2, _title(record), style="bold")
-    facts = ", ".join(f"{name} {_short(value)}" for name, value in _facts(record))
-    if facts:
-        print_indented(console, 4, facts, style="dim")
+    where = record.target
+    target = f", target span {one_line(where.name)!r} ({where.span_id})" if where else ""
+    print_indented(console, 2, f"RAG call{target}", style="bold")
+    facts = {
+        "model": record.model,
+        "session": record.session_id,
+        "conversation": record.conversation_id,
+        "query": record.retrieval_query,
+    }
+    if told := ", ".join(f"{name} {_short(value)}" for name, value in facts.items() if value):
+        print_indented(console, 4, told, style="dim")
     for part in Part:
         for indent, line in _value_lines(record, part):
             print_indented(console, indent, _cut(line, console) if indent > _PART_INDENT else line)
@@ -266,7 +244,7 @@ def _print_record(console: Console, record: RagRecord) -> None:
             print_indented(console, indent, line, style="dim")
         for gap in record.gaps:
             if gap.part is part:
-                print_indented(console, 6, _gap(gap), style="yellow")
+                print_indented(console, 6, f"gap, {gap.reason}: {one_line(gap.detail)}", style="yellow")
 
 
 def _cut(line: str, console: Console) -> str:
@@ -278,21 +256,6 @@ def _cut(line: str, console: Console) -> str:
     return text.plain
 
 
-def _title(record: RagRecord) -> str:
-    where = record.target
-    return f"RAG call, target span {one_line(where.name)!r} ({where.span_id})" if where else "RAG call"
-
-
-def _facts(record: RagRecord) -> Iterator[tuple[str, str]]:
-    facts = {
-        "model": record.model,
-        "session": record.session_id,
-        "conversation": record.conversation_id,
-        "query": record.retrieval_query,
-    }
-    yield from ((name, value) for name, value in facts.items() if value)
-
-
 def _reason_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     """Yield where a part is from and why, then what was passed over, by rule."""
     places: dict[Provenance, list[str]] = {}
@@ -300,7 +263,8 @@ def _reason_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
         if found.part is part:
             places.setdefault(replace(found, span_id=""), []).append(found.span_id)
     for found, span_ids in places.items():
-        yield 6, _provenance(found, span_ids)
+        span = f"span {one_line(found.span_name)!r} ({', '.join(span_ids)})"
+        yield 6, f"from {span}, {one_line(found.attribute)} [{found.convention}]: {one_line(found.why)}"
     names: dict[str, list[str]] = {}
     for found in record.passed_over:
         if found.part is part:
@@ -326,11 +290,8 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
             if (shown := _shown_chars(record, chunk)) is not None:
                 how_much = f"only its first {many(shown, 'character')}" if shown else "not"
                 yield _CHUNK_INDENT + 2, f"{how_much} in the model's prompt"
-        if len(record.chunks) > _SHOWN_CHUNKS:
-            yield (
-                _CHUNK_INDENT,
-                f"- and {many(len(record.chunks) - _SHOWN_CHUNKS, 'other')}: --json shows all",
-            )
+        if (more := len(record.chunks) - _SHOWN_CHUNKS) > 0:
+            yield _CHUNK_INDENT, f"- and {many(more, 'other')}: --json shows all"
         return
     texts = {Part.QUESTION: record.question, Part.ANSWER: record.answer, Part.REFERENCE: record.reference}
     text = texts[part]
@@ -341,15 +302,6 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
 def _shown_chars(record: RagRecord, chunk: Chunk) -> int | None:
     """Return how much of a chunk the model was shown; ``None`` if all of it, or if no prompt tells."""
     return record.hops.shown.get(chunk.id) if record.hops else None
-
-
-def _provenance(found: Provenance, span_ids: Sequence[str]) -> str:
-    span = f"span {one_line(found.span_name)!r} ({', '.join(span_ids)})"
-    return f"from {span}, {one_line(found.attribute)} [{found.convention}]: {one_line(found.why)}"
-
-
-def _gap(gap: Gap) -> str:
-    return f"gap, {gap.reason}: {one_line(gap.detail)}"
 
 
 def _note_lines(notes: Sequence[ExtractionNote]) -> Iterator[str]:

@@ -5,24 +5,99 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.settings import given_beside_configuration, option
+from ragtrace.cli.render import talk
+from ragtrace.cli.settings import given_beside_configuration, group, option
+from ragtrace.durations import UNITS_S, duration_of
+from ragtrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings
+    from ragtrace.pipeline import EvaluatorSpec
     from ragtrace_collector.config import CollectorConfig
+
+
+_OURS = ("ragtrace", "ragtrace_collector")
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Import what an extra of the distribution brings.
+
+    Raises:
+        ConfigError: it is not installed; says how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        from ragtrace.extras import install_command
+
+        missing = (exc.name or "").partition(".")[0]
+        if not missing or missing in _OURS:
+            raise
+        raise ConfigError(
+            f"this command needs {missing}, which is not installed: {install_command(extra)}"
+        ) from exc
+
+
+_UNITS_S: Final = {**UNITS_S, "w": 7 * 86_400.0}
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = duration_of(text, _UNITS_S)
+    if found is None:
+        raise ValueError("write a duration with its unit, such as 90s, 15m, 2h, 7d or 4w")
+    return found
+
+
+def moment(text: str) -> Moment:
+    """Read a moment.
+
+    Raises:
+        ValueError: it is neither a duration nor a date.
+    """
+    try:
+        return Moment(text)
+    except ValueError:
+        raise ValueError("write how long ago (2h, 7d) or a date (2026-11-20, 2026-11-20T18:00Z)") from None
+
+
+class Moment:
+    """A moment: so long before now, or a date, in UTC if it names no zone."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.strip()
+        self._ago = duration_of(self._text, _UNITS_S)
+        date = None if self._ago is not None else datetime.fromisoformat(self._text)
+        self._date = date.replace(tzinfo=UTC) if date and date.tzinfo is None else date
+
+    def __str__(self) -> str:
+        return self._text
+
+    def at(self, now_ns: int) -> int:
+        """Return nanoseconds since 1970."""
+        if self._ago is not None:
+            return now_ns - int(self._ago.total_seconds() * 1e9)
+        assert self._date is not None
+        return int(self._date.timestamp() * 1e6) * 1_000
 
 
 OWN_PROFILE: Final = "ragtrace"
 TOOLS: Final = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""Other tools whose rules and prompts there are: `ragtrace.compat.tool_metric.PROFILES`."""
+"""Other tools whose rules and prompts there are: `ragtrace.compat.tool.PROFILES`."""
 REPORT_SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 """As `ragtrace.reports.SUFFIXES`."""
 
@@ -35,20 +110,6 @@ class JsonOption:
     """``--json``."""
 
     wanted: bool = option("--json", is_flag=True, help="Print JSON lines to stdout.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrencyOption:
-    """``--concurrency``."""
-
-    answers: int = option(
-        "--concurrency",
-        type=click.IntRange(min=1, max=256),
-        default=8,
-        show_default=True,
-        metavar="N",
-        help="Judge N answers at once.",
-    )
 
 
 def pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:
@@ -160,11 +221,22 @@ def _of_environment(found: re.Match[str]) -> str:
     return os.environ[found[1]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromHeaders:
-    """``--from-header``."""
+# -- options that several commands have, each declared once --------------------------------------------------
+def concurrency_option() -> Any:
+    """Declare ``--concurrency``."""
+    return option(
+        "--concurrency",
+        type=click.IntRange(min=1, max=256),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="Judge N answers at once.",
+    )
 
-    headers: Mapping[str, str] = option(
+
+def from_headers_option() -> Any:
+    """Declare ``--from-header``."""
+    return option(
         "--from-header",
         multiple=True,
         metavar="NAME=VALUE",
@@ -175,17 +247,93 @@ class FromHeaders:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToHeaders:
-    """``--to-header``."""
-
-    headers: Mapping[str, str] = option(
+def to_headers_option() -> Any:
+    """Declare ``--to-header``."""
+    return option(
         "--to-header",
         multiple=True,
         metavar="NAME=VALUE",
         parse=_headers,
         secret=True,
         help="The same for requests to --to. Repeatable.",
+    )
+
+
+def criteria_option() -> Any:
+    """Declare ``--criterion``, of which `criteria_metrics` makes metrics."""
+    return option(
+        "--criterion",
+        multiple=True,
+        metavar="TEXT",
+        configures=True,
+        help='Also judge whether the answer meets this, yes or no: "The answer names the next step".'
+        " NAME=TEXT names it. Repeatable.",
+    )
+
+
+def criteria_metrics(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """Return criteria as `evaluate.metrics` of a configuration has them.
+
+    Raises:
+        ConfigError: one is empty or too long, or makes no name.
+    """
+    from ragtrace.metrics.criterion import checked_criterion, criterion_named
+
+    named = map(criterion_named, texts)
+    return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]
+
+
+def profile_option() -> Any:
+    """Declare ``--profile``."""
+    return option(
+        "--profile",
+        type=click.Choice((OWN_PROFILE, *TOOLS)),
+        metavar="TOOL",
+        configures=True,
+        envvar="RAGTRACE_PROFILE",
+        show_envvar=True,
+        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
+    )
+
+
+def metrics_shown_option() -> Any:
+    """Declare ``--metric``."""
+    return option(
+        "--metric", multiple=True, metavar="NAME", help="This metric only. Repeatable. [default: all]"
+    )
+
+
+DEFAULT_SINCE: Final = "7d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where judged answers are, and which of them."""
+
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="store:PATH or store:postgresql://… for a collector's store, even while it runs; jaeger:URL,"
+        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl. [default: the store"
+        " of --config, or the default store]",
+    )
+    headers: Mapping[str, str] = from_headers_option()
+    config: ConfigOptions = group(ConfigOptions)
+    since: Moment | None = option(
+        "--since",
+        metavar="TIME",
+        parse=moment,
+        help=f"From when: 24h, 7d or a date. [default: {DEFAULT_SINCE}; files: all]",
+    )
+    service: str | None = option("--service", metavar="NAME", help="This service only.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOptions(PlaceOptions):
+    """Where judged answers are, and of which range of time."""
+
+    until: Moment | None = option(
+        "--until", metavar="TIME", parse=moment, help="Until when: 24h or a date. [default: now]"
     )
 
 
@@ -263,46 +411,6 @@ def _named(name: str, profile: str) -> dict[str, Any]:
     return {"name": plain, "profile": named or profile}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriteriaOption:
-    """``--criterion``."""
-
-    texts: tuple[str, ...] = option(
-        "--criterion",
-        multiple=True,
-        metavar="TEXT",
-        configures=True,
-        help='Also judge whether the answer meets this, yes or no: "The answer names the next step".'
-        " NAME=TEXT names it. Repeatable.",
-    )
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the criteria as `evaluate.metrics` of a configuration has them.
-
-        Raises:
-            ConfigError: one is empty or too long, or makes no name.
-        """
-        from ragtrace.metrics.criterion import checked_criterion, criterion_named
-
-        named = map(criterion_named, self.texts)
-        return [{"name": name, "criterion": checked_criterion(text, name)} for name, text in named]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOption:
-    """``--profile``."""
-
-    tool: str | None = option(
-        "--profile",
-        type=click.Choice((OWN_PROFILE, *TOOLS)),
-        metavar="TOOL",
-        configures=True,
-        envvar="RAGTRACE_PROFILE",
-        show_envvar=True,
-        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
-    )
-
-
 def _known_suffixes(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     for path in paths:
         if path.suffix.lower() not in REPORT_SUFFIXES:
@@ -332,3 +440,119 @@ class ReportOptions:
         help="Save records, replies and verdicts for `ragtrace rejudge`. The file contains texts; only you"
         " can read it.",
     )
+
+
+_EMBEDDER: Final = "openai:text-embedding-3-small"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """Who judges, and how it is reached."""
+
+    config: ConfigOptions = group(ConfigOptions)
+    spec: str | None = option(
+        "--judge",
+        metavar="JUDGE",
+        configures=True,
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, nli:FOLDER or scripted:PATH."
+        " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
+    )
+    base_url: str | None = option(
+        "--base-url",
+        metavar="URL",
+        configures=True,
+        help="Endpoint of openai:, azure: or anthropic:. A user and password in it replace the key.",
+    )
+    api_key_env: str | None = option(
+        "--api-key-env",
+        metavar="NAME",
+        configures=True,
+        help="Environment variable with the judge's key. [default: OPENAI_API_KEY; for anthropic: and"
+        " azure:, their own]",
+    )
+    use_cache: bool | None = option(
+        "--cache/--no-cache",
+        configures=True,
+        help="Keep and reuse the judge's replies in ~/.cache/ragtrace. They contain judged text; only you can"
+        " read the file. [default: off, unless judge.cache is set]",
+    )
+    calibration: Path | None = option(
+        "--calibration",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        configures=True,
+        help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and its threshold.",
+    )
+
+    @property
+    def names_judge(self) -> bool:
+        """Whether an option names the judge."""
+        return self.spec is not None or "judge.use" in dict(self.config.changes)
+
+    def evaluator(
+        self,
+        metrics: Callable[[], list[dict[str, Any]]] | None = None,
+        *,
+        max_concurrency: int = 1,
+        only: Collection[str] = ("judge", "evaluate"),
+    ) -> ChosenEvaluator:
+        """Return the evaluator that the configuration or the options name, not opened yet.
+
+        Args:
+            metrics: Makes the metrics that options name.
+            max_concurrency: How many requests run at once; the collector's number is for its own traffic.
+            only: The sections of the configuration that the command reads.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            UsageError: options do not go together.
+        """
+        options = self._options()
+        if metrics is not None and self.config.path is None:
+            options["evaluate.metrics"] = metrics()
+        config = self.config.read(options, only=only)
+        from ragtrace_collector.judge import evaluator_spec_of
+
+        spec = evaluator_spec_of(config)
+        embedder = spec.embedder
+        if embedder is None and self.config.path is None and spec.judge.kind == "openai":
+            embedder = spec.judge.sibling(_EMBEDDER)
+        second = spec.second and replace(spec.second, max_concurrency=max_concurrency)
+        judge = replace(spec.judge, max_concurrency=max_concurrency)
+        if self.config.path is not None:
+            _say_what_is_live(config)
+        return ChosenEvaluator(
+            spec=replace(spec, judge=judge, second=second, embedder=embedder),
+            config=config,
+        )
+
+    def _options(self) -> dict[str, object]:
+        """Return what these options say, by the paths of the keys."""
+        from ragtrace.judge import default_cache_path, judge_named_by
+
+        if self.config.path is None and self.base_url is not None and not self.names_judge:
+            raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
+        cache = {None: None, True: str(default_cache_path()), False: None}[self.use_cache]
+        given: Mapping[str, object] = {
+            "judge.base_url": self.base_url,
+            "judge.api_key_env": self.api_key_env,
+            "judge.cache": cache,
+            "judge.calibration": self.calibration and str(self.calibration),
+        }
+        return {
+            "judge.use": self.spec or judge_named_by(os.environ),
+            **{key: value for key, value in given.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEvaluator:
+    """The evaluator that the options name, not opened yet, and the configuration that says so."""
+
+    spec: EvaluatorSpec
+    config: CollectorConfig
+
+
+def _say_what_is_live(config: CollectorConfig) -> None:
+    if config.attach.mode == "hold":
+        talk("for live traffic only, not used here: attach.mode: hold")

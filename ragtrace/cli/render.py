@@ -5,6 +5,7 @@ Text of others is made harmless: it cannot steer the terminal.
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -116,3 +117,12 @@ def _shown(char: str) -> str:
     if char in _BIDI:
         return ""
     return "\ufffd" if unicodedata.category(char) in ("Cc", "Cs") else char
+
+
+def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Say whether a browser can be opened here for the person who runs the command."""
+    if environ.get("CI") or environ.get("SSH_CONNECTION"):
+        return False
+    if platform in ("darwin", "win32"):
+        return True
+    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

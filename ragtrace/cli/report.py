@@ -9,9 +9,8 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import EXISTING_FILE, FILE, ConfigOptions, FromHeaders
-from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import Moment, duration, moment
+from ragtrace.cli.options import EXISTING_FILE, FILE, RangeOptions, duration, metrics_shown_option
+from ragtrace.cli.settings import command, option, takes
 
 DIMENSIONS: Final = (
     "service",
@@ -25,7 +24,6 @@ DIMENSIONS: Final = (
     "hour",
 )
 """The values of `ragtrace.quality.ReportDimension`."""
-DEFAULT_SINCE: Final = "7d"
 OUT_SUFFIXES: Final = (".html", ".json")
 
 
@@ -36,37 +34,10 @@ def _out(path: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPlaceOptions:
-    """Where the answers are."""
-
-    source: str | None = option(
-        "--from",
-        metavar="SOURCE",
-        help="store:PATH for a collector's store, even while it runs; jaeger:URL, tempo:URL, phoenix:URL or"
-        " langfuse:URL; file:PATH for OTLP or a report.jsonl. [default: the store of --config, or the default"
-        " store]",
-    )
-    headers: FromHeaders = group(FromHeaders)
-    config: ConfigOptions = group(ConfigOptions)
-    since: Moment | None = option(
-        "--since",
-        metavar="TIME",
-        parse=moment,
-        help=f"From when: 24h, 7d or a date. [default: {DEFAULT_SINCE}; files: all]",
-    )
-    until: Moment | None = option(
-        "--until", metavar="TIME", parse=moment, help="Until when: 24h or a date. [default: now]"
-    )
-    service: str | None = option("--service", metavar="NAME", help="This service only.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FigureOptions:
     """Which numbers."""
 
-    metrics: tuple[str, ...] = option(
-        "--metric", multiple=True, metavar="NAME", help="This metric only. Repeatable. [default: all]"
-    )
+    metrics: tuple[str, ...] = metrics_shown_option()
     by: str | None = option(
         "--by",
         type=click.Choice(DIMENSIONS),
@@ -122,11 +93,11 @@ class ReportOutputOptions:
 
 @command()
 @takes(
-    place=("What to read", AnswerPlaceOptions),
+    place=("What to read", RangeOptions),
     figures=("Which numbers", FigureOptions),
     output=("Output", ReportOutputOptions),
 )
-def report(place: AnswerPlaceOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
+def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
     """Measure production quality from judged answers, with confidence intervals and what is missing.
 
     Answers are weighted by one over their sampling probability. For the judge's own errors, see

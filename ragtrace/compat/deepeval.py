@@ -28,8 +28,16 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from ragtrace.compat import _deepeval_prompts as prompts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
+from ragtrace.compat.tool import (
+    AS_DATA,
+    ToolCalls,
+    ToolMetric,
+    ToolOptions,
+    ToolRun,
+    contexts_of,
+    fenced,
+    missing_parts,
+)
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
@@ -43,6 +51,152 @@ from ragtrace.model import (
 )
 from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import Judged, score
+
+_EACH_WITH_REASON = '{"verdicts": [{"verdict": "yes", "reason": "why"}, {"verdict": "no", "reason": "why"}]}'
+
+
+def _truths_prompt(context: str, limit: int | None) -> str:
+    """Ask for the facts that a context states."""
+    return _prompt(
+        f"""List {_how_many(limit)} stated in the context below. Write each as one coherent sentence
+        that is understood without the others. Take nothing from outside the context, even where the
+        context is wrong.""",
+        '{"truths": ["first fact", "second fact"]}',
+        fenced("context", context),
+    )
+
+
+def _claims_prompt(answer: str) -> str:
+    """Ask for what an answer claims."""
+    return _prompt(
+        """List every factual claim that the answer below makes. Take each as it is made, true or not,
+        and word it so that it is understood without the others. Leave out opinions and pleasantries.""",
+        '{"claims": ["first claim", "second claim"]}',
+        fenced("answer", answer),
+    )
+
+
+def _claim_verdicts_prompt(claimed: JsonValue, known: str, *, unsure: str) -> str:
+    """Ask whether each claim agrees with the facts."""
+    return _prompt(
+        f"""Judge each claim below against the facts below, in the order of the claims, one verdict for
+        each. Say "yes" if the facts bear the claim out, "no" only if they directly contradict it, and
+        "{unsure}" if they neither bear it out nor contradict it. Use no knowledge of your own. Give a
+        `reason` wherever the verdict is not "yes": what the facts say instead, or that they are silent.""",
+        f'{{"verdicts": [{{"verdict": "yes"}}, {{"verdict": "{unsure}", "reason": "why"}}]}}',
+        fenced("facts", known),
+        fenced("list of claims", _listed(claimed)),
+    )
+
+
+def _statements_prompt(answer: str) -> str:
+    """Ask for the statements that an answer is made of."""
+    return _prompt(
+        """Break the answer below into the statements it is made of. Short remarks and single words
+        count as statements too; leave none out.""",
+        '{"statements": ["first statement", "second statement"]}',
+        fenced("answer", answer),
+    )
+
+
+def _answer_verdicts_prompt(question: str, stated: JsonValue, *, unsure: str) -> str:
+    """Ask whether each statement of an answer helps to answer the question."""
+    return _prompt(
+        f"""Judge for each statement below, in their order, one verdict for each, whether it helps to
+        answer the question. Say "yes" if it does, "no" if it has nothing to do with it, and "{unsure}"
+        if it is no answer by itself but may support one. Give a `reason` wherever the verdict is not
+        "yes".""",
+        f'{{"verdicts": [{{"verdict": "yes"}}, {{"verdict": "{unsure}", "reason": "why"}}]}}',
+        fenced("question", question),
+        fenced("list of statements", _listed(stated)),
+    )
+
+
+def _chunk_verdicts_prompt(question: str, reference: str, contexts: Sequence[str]) -> str:
+    """Ask whether each chunk helped to reach the reference answer."""
+    return _prompt(
+        f"""{_counted(contexts)} Judge each document, in the given order, one verdict for each: would it
+        help to arrive at the expected answer to the question? Say "yes" if it holds anything of use for
+        that, else "no". Always give a `reason` that quotes the words that decide.""",
+        _EACH_WITH_REASON,
+        fenced("question", question),
+        fenced("expected answer", reference),
+        fenced("documents", _listed(contexts)),
+    )
+
+
+def _recall_verdicts_prompt(reference: str, contexts: Sequence[str]) -> str:
+    """Ask whether each sentence of the reference answer can be traced to the chunks."""
+    return _prompt(
+        """Go through the expected answer below sentence by sentence: one verdict for each sentence, and
+        no others. Say "yes" if the sentence can be traced to a node of the retrieved context, else
+        "no". Always give a `reason` that names the node and quotes it briefly, or says what is missing.""",
+        _EACH_WITH_REASON,
+        fenced("expected answer", reference),
+        fenced("retrieved context", _listed(contexts)),
+    )
+
+
+def _context_statements_prompt(question: str, context: str) -> str:
+    """Ask which statements of one chunk are relevant to the question."""
+    return _prompt(
+        """Take the high-level statements out of the context below and judge for each whether it is
+        relevant to the question: "yes" or "no". Repeat the statement in `statement`. Only where the
+        verdict is "no", give a `reason` that quotes the words that decide. A context without any
+        statement gets an empty list.""",
+        '{"verdicts": [{"verdict": "yes", "statement": "what is stated"},'
+        ' {"verdict": "no", "statement": "what is stated", "reason": "why"}]}',
+        fenced("question", question),
+        fenced("context", context),
+    )
+
+
+def _context_verdicts_prompt(answer: str, contexts: Sequence[str]) -> str:
+    """Ask whether the answer agrees with each chunk."""
+    return _prompt(
+        f"""{_counted(contexts)} Judge for each document, in the given order, one verdict for each,
+        whether the answer agrees with it. Say "no" only if the answer contradicts the document; a
+        detail that the document does not mention is no contradiction: "yes". Take each document at its
+        word. Always give a `reason`.""",
+        _EACH_WITH_REASON,
+        fenced("documents", _listed(contexts)),
+        fenced("answer", answer),
+    )
+
+
+def _reason_prompt(measured: str, score: float, findings: Sequence[str]) -> str:
+    """Ask for one sentence on why the score is what it is."""
+    return _prompt(
+        f"""The {measured} of an answer of a retrieval system was measured as {score:.2f}. Say in one or
+        two sentences why the score is what it is, from the findings below and nothing else. Name the
+        score.""",
+        '{"reason": "The score is … because …"}',
+        fenced("findings", _listed(findings) if findings else "(nothing speaks against a better score)"),
+    )
+
+
+def _prompt(task: str, form: str, *material: str) -> str:
+    asked = f"Reply with one JSON object of this form and nothing else:\n{form}"
+    return "\n\n".join([" ".join(task.split()), asked, AS_DATA, *material])
+
+
+def _how_many(limit: int | None) -> str:
+    if limit is None:
+        return "all undisputed facts"
+    if limit == 1:
+        return "the single most important undisputed fact"
+    return f"the {limit} most important undisputed facts per document"
+
+
+def _counted(contexts: Sequence[str]) -> str:
+    return f"There {'is 1 document' if len(contexts) == 1 else f'are {len(contexts)} documents'} below."
+
+
+def _listed(entries: JsonValue | Sequence[str]) -> str:
+    texts = entries if isinstance(entries, (list, tuple)) else [entries]
+    lines = (text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in texts)
+    return "\n\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 
@@ -247,7 +401,7 @@ class _Asking:
 
     async def reason(self, metric: str, reading: _Reading) -> str | None:
         """Ask for a reason, as deepeval does by default: if the reply is unreadable, there is no score."""
-        prompt = prompts.reason(metric.replace("_", " "), reading.score, reading.findings)
+        prompt = _reason_prompt(metric.replace("_", " "), reading.score, reading.findings)
         reply = await self.text("reason", prompt)
         said = self.read("reason", reply, partial(field_of, name="reason"))
         return said if isinstance(said, str) or said is None else json.dumps(said, ensure_ascii=False)
@@ -282,9 +436,9 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     context = "\n\n".join(contexts_of(record))
     # deepeval sends both at once, and parses neither before it has both
     truths_reply = await asking.text(
-        "truths", prompts.truths(context, None if limit is None else max(limit, 0))
+        "truths", _truths_prompt(context, None if limit is None else max(limit, 0))
     )
-    claims_reply = await asking.text("claims", prompts.claims(record.answer or ""))
+    claims_reply = await asking.text("claims", _claims_prompt(record.answer or ""))
     truths = asking.read("truths", truths_reply, partial(field_of, name="truths"))
     claims = asking.read("claims", claims_reply, partial(field_of, name="claims"))
     claimed, _ = asking.size("claims", claims), asking.size("truths", truths)
@@ -292,7 +446,7 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
         nothing = asking.score("faithfulness", [])
         explanation = "the answer claims nothing, and nothing is all faithful"
         return _Reading(score=nothing, explanation=explanation, truths=_texts(truths))
-    prompt = prompts.claim_verdicts(claims, _joined(truths), unsure=asking.version.unsure)
+    prompt = _claim_verdicts_prompt(claims, _joined(truths), unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
     passing = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
     return _Reading(
@@ -305,12 +459,12 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
 
 
 async def _answer_relevance(record: RagRecord, asking: _Asking) -> _Reading:
-    reply = await asking.text("statements", prompts.statements(record.answer or ""))
+    reply = await asking.text("statements", _statements_prompt(record.answer or ""))
     stated = asking.read("statements", reply, _list_of_statements)
     if not stated:
         nothing = asking.score("answer_relevance", [])
         return _Reading(score=nothing, explanation="the answer states nothing, and nothing is all relevant")
-    prompt = prompts.answer_verdicts(record.question or "", stated, unsure=asking.version.unsure)
+    prompt = _answer_verdicts_prompt(record.question or "", stated, unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
     passing = {Word.YES, Word.BORDERLINE}
     return _Reading(
@@ -322,7 +476,7 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> _Reading:
 
 
 async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
-    prompt = prompts.chunk_verdicts(record.question or "", record.reference or "", contexts_of(record))
+    prompt = _chunk_verdicts_prompt(record.question or "", record.reference or "", contexts_of(record))
     form = VerdictForm(words=BINARY, reason_required=True, free_word=lambda said: said.strip().lower())
     items = await asking.items(prompt, form)
     return _Reading(
@@ -339,7 +493,7 @@ async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
 
 
 async def _context_recall(record: RagRecord, asking: _Asking) -> _Reading:
-    prompt = prompts.recall_verdicts(record.reference or "", contexts_of(record))
+    prompt = _recall_verdicts_prompt(record.reference or "", contexts_of(record))
     items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True, free_word=str.lower))
     return _Reading(
         score=asking.score("context_recall", _words(items)),
@@ -352,7 +506,7 @@ async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     form = VerdictForm(words=BINARY, statement_required=True, free_word=str.lower, list_required=True)
     # deepeval asks about all chunks at once, and parses no reply before it has all
     replies = [
-        await asking.text("ctx_verdicts", prompts.context_statements(record.question or "", context))
+        await asking.text("ctx_verdicts", _context_statements_prompt(record.question or "", context))
         for context in contexts_of(record)
     ]
     reader = partial(asking.version.read_verdicts, form)
@@ -370,7 +524,7 @@ async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
 
 
 async def _hallucination(record: RagRecord, asking: _Asking) -> _Reading:
-    prompt = prompts.context_verdicts(record.answer or "", contexts_of(record))
+    prompt = _context_verdicts_prompt(record.answer or "", contexts_of(record))
     items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True))
     return _Reading(
         score=asking.score("hallucination", _words(items)),

@@ -11,8 +11,16 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from ragtrace.compat import _promptfoo_prompts as prompts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
+from ragtrace.compat.tool import (
+    AS_DATA,
+    ToolCalls,
+    ToolMetric,
+    ToolOptions,
+    ToolRun,
+    contexts_of,
+    fenced,
+    missing_parts,
+)
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
@@ -27,16 +35,82 @@ from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import score
 
 
+def _longform_prompt(asked: str, answer: str) -> str:
+    """Ask for the statements of an answer, one a line."""
+    return _prompt(
+        """Restate the answer to the question below as a list of statements, so that each is understood
+        without the question and the others: names instead of pronouns, one fact each.""",
+        "Write one statement a line, and nothing else: no heading, no empty lines.",
+        fenced("question", asked),
+        fenced("answer", answer),
+    )
+
+
+def _nli_prompt(context: str, statements: Sequence[str]) -> str:
+    """Ask for a verdict on each statement, and a final line with all of them."""
+    return _prompt(
+        """Decide for each statement below whether it can be inferred from the context: Yes or No.
+        Explain first, briefly, then give the verdict. What the context does not mention is a No.""",
+        "Write for each statement, in their order:\n"
+        "1. the statement\n"
+        "Explanation: why Verdict: Yes.\n"
+        "End with one line that repeats the verdicts alone, each followed by a full stop:\n"
+        "Final verdict for each statement in order: Yes. No.",
+        fenced("context", context),
+        fenced(
+            "statements", "\n".join(f"{number}. {line}" for number, line in enumerate(statements, start=1))
+        ),
+    )
+
+
+def _question_prompt(answer: str) -> str:
+    """Ask for a question that the answer answers."""
+    return _prompt(
+        "Think of the question that the text below answers.",
+        "Write that one question and nothing else.",
+        fenced("text", answer),
+    )
+
+
+def _recall_prompt(context: str, reference: str) -> str:
+    """Ask which sentences of the reference answer the context bears out."""
+    return _prompt(
+        """Go through the reference answer below sentence by sentence and decide for each whether the
+        context bears it out.""",
+        "Write one numbered line a sentence: the sentence, a short reason, and at the end of the line"
+        " [Attributed] or [Not Attributed]:\n"
+        "1. the sentence. The reason. So [Attributed]",
+        fenced("context", context),
+        fenced("reference answer", reference),
+    )
+
+
+def _relevance_prompt(asked: str, context: str) -> str:
+    """Ask for what in the context helps to answer the question, copied."""
+    return _prompt(
+        """Copy from the context below the sentences that are needed to answer the question, character
+        by character, changing nothing.""",
+        "Write one sentence a line, and nothing else. If none helps, or the question cannot be answered"
+        ' from the context, write "Insufficient Information" alone.',
+        fenced("question", asked),
+        fenced("context", context),
+    )
+
+
+def _prompt(task: str, form: str, *material: str) -> str:
+    return "\n\n".join([" ".join(task.split()), form, AS_DATA, *material])
+
+
 class _GraderError(Exception):
     """promptfoo reports a failed grader, with a score of 0."""
 
 
 async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    longform = await _said(calls, "longform", prompts.longform(record.question or "", record.answer or ""))
+    longform = await _said(calls, "longform", _longform_prompt(record.question or "", record.answer or ""))
     statements = _lines(longform)
     if not statements:
         raise _GraderError("the grader's list of statements is empty")
-    reply = await _said(calls, "nli", prompts.nli(_joined(record), statements))
+    reply = await _said(calls, "nli", _nli_prompt(_joined(record), statements))
     tally = _tally(reply.lower().strip(_SPACE), text_fallback=options.text_fallback)
     return ToolRun.of(
         score("faithfulness", "promptfoo", tally, n_claims=len(statements)),
@@ -46,7 +120,7 @@ async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOption
 
 
 async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    prompt = prompts.question(record.answer or "")
+    prompt = _question_prompt(record.answer or "")
     made = [await _said(calls, "question", prompt) for _ in range(options.strictness)]
     # one request per text, the question first
     (asked,) = await calls.embed([record.question or ""])
@@ -63,7 +137,7 @@ async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOp
 
 
 async def _context_recall(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    reply = await _said(calls, "recall", prompts.recall(_joined(record), record.reference or ""))
+    reply = await _said(calls, "recall", _recall_prompt(_joined(record), record.reference or ""))
     lines = [line for line in _lines(reply) if _ATTRIBUTED in line.lower() or _NOT_ATTRIBUTED in line.lower()]
     if not lines:
         raise _GraderError("the grader's reply marks no line [Attributed] or [Not Attributed]")
@@ -76,7 +150,7 @@ async def _context_recall(record: RagRecord, calls: ToolCalls, options: ToolOpti
 
 
 async def _context_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
+    reply = await _said(calls, "relevance", _relevance_prompt(record.question or "", _joined(record)))
     chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
     of_context, of_reply = len(chunks), _lines(reply)
     if len(record.chunks) == 1:  # one text, of which lines count, or sentences if it is one line

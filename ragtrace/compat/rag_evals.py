@@ -7,26 +7,76 @@ documentation and this module do not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import fsum
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from ragtrace.compat import _rag_evals_prompts as prompts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
-from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
-from ragtrace.model import (
-    Chunk,
-    ChunkVerdict,
-    Claim,
-    CompatStatus,
-    Part,
-    RagRecord,
-    Verdict,
-    VerdictLabel,
+from ragtrace.compat.tool import (
+    AS_DATA,
+    ToolCalls,
+    ToolMetric,
+    ToolOptions,
+    ToolRun,
+    contexts_of,
+    fenced,
+    missing_parts,
 )
+from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
+from ragtrace.model import Chunk, ChunkVerdict, Claim, CompatStatus, Part, RagRecord, Verdict, VerdictLabel
 from ragtrace.scoring import score
+
+
+def _instructions(task: str, form: str) -> str:
+    return "\n\n".join(
+        [
+            " ".join(task.split()),
+            f"Reply with one JSON object of this form and nothing else:\n{form}",
+            AS_DATA,
+        ]
+    )
+
+
+_FAITHFULNESS_PROMPT = _instructions(
+    """Take the answer apart into the single statements it makes, in its own words. Decide for each
+    whether the chunks support it: they state it, or it follows from them beyond reasonable doubt. A
+    statement that is supported in part only is not supported. Name the numbers of all chunks that
+    support it; none where it is not supported. Judge nothing but this: neither whether the statement is
+    true, nor whether it answers the question.""",
+    '{"statements": [{"statement": "what is stated", "reasoning": "why, briefly", "is_supported": true,'
+    ' "supporting_chunk_ids": [0]}]}',
+)
+
+_PRECISION_PROMPT = _instructions(
+    """Decide for each chunk whether it is relevant to the question: whether anything in it would help
+    to answer the question, directly or indirectly, whatever the answer made of it. Grade every chunk
+    once, by its number.""",
+    '{"graded_chunks": [{"id_chunk": 0, "score": true}, {"id_chunk": 1, "score": false}]}',
+)
+
+_RELEVANCE_PROMPT = _instructions(
+    """Rate how well the answer addresses the question, whether it is true or not, with numbers from 0.0
+    to 1.0: `topical_match`, whether it is about what was asked; `completeness`, whether it covers every
+    part of the question; `conciseness`, whether it is free of what was not asked. `overall_score` is
+    the average of the three.""",
+    '{"overall_score": 0.9, "topical_match": 1.0, "completeness": 0.8, "conciseness": 0.9,'
+    ' "reasoning": "why, briefly"}',
+)
+
+
+def _material_prompt(question: str, answer: str | None, contexts: Sequence[str]) -> str:
+    """Render what is judged."""
+    asked = [fenced("question", question)]
+    answered = [] if answer is None else [fenced("answer", answer)]
+    chunks = [fenced(f"chunk {number}", text) for number, text in enumerate(contexts)]
+    return "\n\n".join([*asked, *answered, *chunks])
+
+
+def _again_prompt(prompt: str, fault: str) -> str:
+    """Ask the same once more, and say what was wrong with the last reply."""
+    return f"{prompt}\n\nYour last reply was refused: {fault}. Reply again, with the whole JSON object."
+
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -78,7 +128,7 @@ class _Refused(Exception):
 
 
 async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    reply = await _asked(record, calls, options, "statements", prompts.FAITHFULNESS, FaithfulnessResult)
+    reply = await _asked(record, calls, options, "statements", _FAITHFULNESS_PROMPT, FaithfulnessResult)
     supported = [statement.is_supported for statement in reply.statements]
     found = score("faithfulness", "rag_evals", supported)
     return ToolRun.of(
@@ -89,7 +139,7 @@ async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOption
 
 
 async def _context_precision(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    reply = await _asked(record, calls, options, "graded_chunks", prompts.PRECISION, ChunkGradedBinary)
+    reply = await _asked(record, calls, options, "graded_chunks", _PRECISION_PROMPT, ChunkGradedBinary)
     if not reply.graded_chunks:
         return ToolRun.failed("the judge graded no chunk: rag_evals divides by zero here")
     grades = [graded.score for graded in reply.graded_chunks]
@@ -103,7 +153,7 @@ async def _context_precision(record: RagRecord, calls: ToolCalls, options: ToolO
 
 
 async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-    reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
+    reply = await _asked(record, calls, options, "relevance", _RELEVANCE_PROMPT, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
     return ToolRun.of(
         score("answer_relevance", "rag_evals", reply.overall_score),
@@ -144,7 +194,7 @@ async def _asked(
 ) -> ReplyT:
     """Ask until the reply has the form and names existing chunks, up to the configured number of tries."""
     contexts = contexts_of(record)
-    first = prompt = prompts.material(record.question or "", record.answer, contexts)
+    first = prompt = _material_prompt(record.question or "", record.answer, contexts)
     for _ in range(options.max_retries + 1):
         said = await calls.text(step, prompt, system=instructions)
         if said.cut_off:
@@ -156,7 +206,7 @@ async def _asked(
             _check_numbers(reply, len(contexts))
         except (ValidationError, _Refused) as exc:
             fault = _described(exc)
-            prompt = prompts.again(first, fault)
+            prompt = _again_prompt(first, fault)
         else:
             return reply
     raise _Refused(

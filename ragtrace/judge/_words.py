@@ -212,14 +212,6 @@ def has_negation(text: str, grammar: Grammar = ENGLISH) -> bool:
     return bool(grammar.negation.search(text))
 
 
-def word_count(text: str) -> int:
-    """Count words and figures; two characters of a script without spaces are a word."""
-    found = _tokens(text)
-    if text.isascii():
-        return len(found)
-    return sum((len(word) + 1) // 2 if _UNSPACED.match(word) else 1 for word in found)
-
-
 def stem(word: str, grammar: Grammar = ENGLISH) -> str:
     """Remove the inflection of a word (approximate)."""
     word = _bare(word)

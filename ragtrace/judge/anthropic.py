@@ -18,9 +18,16 @@ from pydantic import BaseModel
 from ragtrace.errors import ConfigError, JudgeNonsense
 from ragtrace.extras import install_command
 from ragtrace.http import ClientTls, client_options
-from ragtrace.judge.access import SDK_WRITES, Access, checked_url, key_in, says_who_asks, unusable_proxy
-from ragtrace.judge.calls import JudgeCall
-from ragtrace.judge.endpoint import RequestRejected
+from ragtrace.judge.endpoint import (
+    SDK_WRITES,
+    Access,
+    RequestRejected,
+    checked_url,
+    key_in,
+    says_who_asks,
+    unusable_proxy,
+)
+from ragtrace.judge.layers import JudgeCall
 from ragtrace.judge.openai import Completion, Dialect, Exchange, LanguageModelJudge, OutputMode, ReplyKind
 from ragtrace.judge.replies import reply_schema
 from ragtrace.judge.spec import BaseUrl, JudgeSettings, key_variable

@@ -38,16 +38,15 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.http import Backoff, Sleep
-from ragtrace.judge.access import Access
-from ragtrace.judge.calls import CallRequest, JudgeCall, document_of
 from ragtrace.judge.endpoint import (
+    Access,
     Endpoint,
     JsonObject,
     RequestRejected,
     check_error_within,
     raise_rejection,
 )
-from ragtrace.judge.layers import JudgeLayer, layer_of
+from ragtrace.judge.layers import CallRequest, JudgeCall, JudgeLayer, document_of, layer_of
 from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
 from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
 from ragtrace.model import Usage

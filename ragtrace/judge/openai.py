@@ -27,9 +27,8 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.access import Access, azure_access, openai_access
-from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
-from ragtrace.judge.endpoint import Endpoint, RequestRejected, Transport
+from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, Transport, azure_access, openai_access
+from ragtrace.judge.layers import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.judge.spec import JudgeSettings

@@ -21,8 +21,16 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from ragtrace.errors import ConfigError
 from ragtrace.http import Backoff, ClientTls
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
-from ragtrace.judge.cascade import ScreenSpec, screened
-from ragtrace.judge.layers import AdaptivelyLimited, Limited, Metered, Retrying, Timed, retried
+from ragtrace.judge.layers import (
+    AdaptivelyLimited,
+    Limited,
+    Metered,
+    Retrying,
+    ScreenSpec,
+    Timed,
+    retried,
+    screened,
+)
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind

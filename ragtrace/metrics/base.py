@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource, read_prompts
-from ragtrace.metrics.steps.table import prompts_of
+from ragtrace.metrics.steps import prompts_of
 from ragtrace.model import (
     ChunkVerdict,
     Diagnosis,
@@ -25,7 +25,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
+from ragtrace.scoring.formulas import SCORE, PassRule, Readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,24 +96,18 @@ class BuiltInMetric(ABC):
             finding, passed = MetricFinding(skip_reason=gap.reason, explanation=gap.detail), None
         else:
             finding, passed = self._ruled(await self.find(record, steps.using(self.prompts)))
+        found = {each.name: getattr(finding, each.name) for each in fields(finding) if each.name != "parts"}
         return MetricResult(
             metric=self.name,
             profile=self.profile,
-            score=finding.score,
             threshold=self.threshold,
             direction=self.direction,
             evaluator_version=steps.version_of(self),
-            skip_reason=finding.skip_reason,
-            explanation=finding.explanation,
-            verdicts=finding.verdicts,
-            chunk_verdicts=finding.chunk_verdicts,
-            details=finding.details,
-            intermediate=finding.intermediate,
             prompt_sha256=steps.prompt_sha256_of(self),
             usage=steps.spent_here,
-            diagnosis=finding.diagnosis,
             pass_when=None if self.threshold is not None else self.pass_when,
             passed=passed,
+            **found,
         )
 
     @property

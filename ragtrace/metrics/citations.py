@@ -21,7 +21,7 @@ from ragtrace.metrics.faithfulness import nothing_stated
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import OF_CITATION, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, strict_faithfulness
-from ragtrace.scoring.pass_rule import SCORE, Readings
+from ragtrace.scoring.formulas import SCORE, Readings
 from ragtrace.sentences import Sentence, split_sentences
 
 _MARK: Final = re.compile(r"\[\^?([^\[\]\n]{1,80})\](?!\()|【([^【】\n]{1,80})】")

@@ -25,9 +25,27 @@ from ragtrace.judge_steps import (
 from ragtrace.metrics.base import INCIDENTAL, BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
-from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
-from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
+from ragtrace.model import (
+    Claim,
+    Direction,
+    Intermediate,
+    Part,
+    RagRecord,
+    SkipReason,
+    Verdict,
+    VerdictCounts,
+    VerdictLabel,
+)
+from ragtrace.scoring import (
+    contradicted_share,
+    coverage,
+    lenient_faithfulness,
+    lower_bound,
+    strict_faithfulness,
+    ungrounded_share,
+)
+from ragtrace.scoring.formulas import CLAIM_READINGS, Readings, claim_readings
+from ragtrace.sentences import Sentence, split_sentences
 
 
 class ClaimMetric(BuiltInMetric):
@@ -239,3 +257,176 @@ class Faithfulness(ClaimMetric):
     def score_of(self, finding: MetricFinding) -> float | None:
         """Count the supported claims."""
         return strict_faithfulness(VerdictCounts.of(finding.verdicts))
+
+
+_WORST_FIRST = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.SUPPORTED,
+)
+
+
+class Groundedness(ClaimMetric):
+    """Measures the share of an answer's sentences that have only supported claims.
+
+    score = G / (m - U): of the m sentences with at least one factual claim, G have only supported claims, and
+    U have no wrong claim but an unjudged one. Sentences without a claim (headings, courtesies) do not count.
+    A claim that was drawn from several sentences counts in each.
+
+    Passes, like faithfulness, if no sentence has a materially wrong claim and at least half of them are
+    decided.
+
+    Details: ``lower_bound`` = G / m, ``coverage`` = (m - U) / m.
+
+    Source: TruLens' groundedness and RAGTruth's labels go by the sentence; the verdicts are faithfulness'.
+    """
+
+    name = "groundedness"
+    needs = (Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "verify")
+
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
+        """Count the sentences with only supported claims."""
+        found = await judged_claims(self, steps)
+        if isinstance(found, MetricFinding):
+            return found
+        verdicts = tuple(_by_sentence(split_sentences(record.answer or ""), found))
+        counts = VerdictCounts.of(verdicts)
+        score = strict_faithfulness(counts)
+        return MetricFinding(
+            score=score,
+            skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
+            explanation=explain_support(verdicts, "sentence") + found.caution,
+            verdicts=verdicts,
+            details=readings(
+                lower_bound=lower_bound(counts), coverage=coverage(counts), **found.truth_counts
+            ),
+            intermediate=found.intermediate,
+        )
+
+    def score_of(self, finding: MetricFinding) -> float | None:
+        """Count the sentences with only supported claims."""
+        return strict_faithfulness(VerdictCounts.of(finding.verdicts))
+
+
+def _by_sentence(sentences: Sequence[Sentence], found: ClaimVerdicts) -> Iterator[Verdict]:
+    sources = list(zip(found.extraction.sources, found.verification.verdicts, strict=True))
+    index = 0
+    for sentence in sentences:
+        stated = [verdict for numbers, verdict in sources if sentence.number in numbers]
+        if stated:
+            yield _worst(sentence, index, stated)
+            index += 1
+
+
+def _worst(sentence: Sentence, index: int, stated: Sequence[Verdict]) -> Verdict:
+    """Return the decisive verdict of a sentence's claims, with its evidence, as a verdict on the sentence."""
+    worst = min(stated, key=lambda verdict: (_WORST_FIRST.index(verdict.label), not verdict.omitted))
+    material = any(verdict.label in _WORST_FIRST[:2] and verdict.material for verdict in stated)
+    claim = Claim(index=index, text=sentence.text, start=sentence.start, end=sentence.end, kind="sentence")
+    return replace(worst, claim=claim, material=material or not worst.is_incidental)
+
+
+_BLIND = "this judge cannot tell a contradiction from what the context does not mention"
+
+
+class Hallucination(ClaimMetric):
+    """Measures the share of an answer's claims that its context contradicts: lower is better.
+
+    score = C / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims: 1 minus
+    lenient faithfulness, from the same verdicts. Claims that the context does not mention only count in the
+    details, and in faithfulness. A judge that cannot tell the two apart (the lexical one) gives no score.
+
+    Passes if no claim is contradicted by more than an incidental word and at least half of them are decided.
+
+    Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
+    (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
+
+    Source: RAGTruth (Niu et al. 2024) distinguishes evident conflict (the score) from baseless information
+    (``unsupported_share``). DeepEval's metric of this name counts chunks, not claims.
+    """
+
+    name = "hallucination"
+    direction = Direction.LOWER_IS_BETTER
+    passes = "material_contradicted == 0 and coverage >= 0.5"
+    needs = (Part.CONTEXT, Part.ANSWER)
+    uses = ("extract", "verify")
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        on_missing: str = "unjudged",
+        require_evidence: bool | None = None,
+        truths: bool = False,
+        truths_limit: int | None = None,
+        count_unsupported: bool = False,
+    ) -> None:
+        """With ``count_unsupported``, the score is ``ungrounded_share``, and both kinds of claims fail.
+
+        Raises:
+            ConfigError: an option has another value.
+        """
+        self.count_unsupported = count_unsupported
+        if count_unsupported:
+            self.passes = ClaimMetric.passes
+        super().__init__(
+            threshold=threshold,
+            pass_when=pass_when,
+            judge_truncated=judge_truncated,
+            prompts=prompts,
+            on_missing=on_missing,
+            require_evidence=require_evidence,
+            truths=truths,
+            truths_limit=truths_limit,
+        )
+
+    def _readings_chosen(self) -> Iterator[str]:
+        yield from super()._readings_chosen()
+        if self.count_unsupported:
+            yield "ungrounded"
+
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
+        """Count the contradicted claims."""
+        if not steps.judge.contradicts and not self.count_unsupported:
+            return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
+        found = await judged_claims(self, steps)
+        if isinstance(found, MetricFinding):
+            return found
+        counts = found.counts
+        return MetricFinding(
+            score=self._share(counts),
+            explanation=self._explain(found.verification.verdicts) + found.caution,
+            verdicts=found.verification.verdicts,
+            details=readings(
+                unsupported_share=counts.unsupported / counts.judged,
+                ungrounded_share=ungrounded_share(counts),
+                upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
+                coverage=coverage(counts),
+                **found.truth_counts,
+            ),
+            intermediate=found.intermediate,
+        )
+
+    def score_of(self, finding: MetricFinding) -> float | None:
+        """Count the contradicted claims, and by option the unsupported ones."""
+        return self._share(VerdictCounts.of(finding.verdicts))
+
+    def _share(self, counts: VerdictCounts) -> float | None:
+        return ungrounded_share(counts) if self.count_unsupported else contradicted_share(counts)
+
+    def _explain(self, verdicts: Sequence[Verdict]) -> str:
+        if self.count_unsupported:
+            return explain_support(verdicts)
+        counts = VerdictCounts.of(verdicts)
+        material = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental).contradicted
+        wrong = {
+            "contradicted": material,
+            INCIDENTAL: counts.contradicted - material,
+            "unjudged": counts.unjudged,
+        }
+        return tally(counts.total, "claim", "free of contradiction", wrong)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeAlias
+from typing import Annotated, Final, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -28,6 +28,9 @@ DEFAULT_THRESHOLD = 0.5
 
 class _Saved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+SavedT = TypeVar("SavedT", bound=_Saved)
 
 
 class MeasuredShare(_Saved):
@@ -118,14 +121,18 @@ def read_calibration(path: str | Path) -> Calibration:
     Raises:
         ConfigError: the file cannot be read, or is not a calibration; names the field.
     """
+    return _read(Calibration, path, f"the calibration {str(path)!r}")
+
+
+def _read(kind: type[SavedT], path: str | Path, what: str) -> SavedT:
     try:
-        return Calibration.model_validate_json(Path(path).read_bytes())
+        return kind.model_validate_json(Path(path).read_bytes())
     except OSError as exc:
-        raise ConfigError(f"the calibration {str(path)!r} cannot be read: {exc.strerror}") from exc
+        raise ConfigError(f"{what} cannot be read: {exc.strerror}") from exc
     except ValidationError as exc:
         fault = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the top"
-        raise ConfigError(f"the calibration {str(path)!r} is wrong at {where}: {in_words(fault)}") from None
+        raise ConfigError(f"{what} is wrong at {where}: {in_words(fault)}") from None
 
 
 _FOLDER: Final = "cards"
@@ -271,14 +278,7 @@ def read_card(path: str | Path) -> JudgeCard:
     Raises:
         ConfigError: the file cannot be read, or is no card; names the field.
     """
-    try:
-        return JudgeCard.model_validate_json(Path(path).read_bytes())
-    except OSError as exc:
-        raise ConfigError(f"the judge card {str(path)!r} cannot be read: {exc.strerror}") from exc
-    except ValidationError as exc:
-        fault = exc.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the top"
-        raise ConfigError(f"the judge card {str(path)!r} is wrong at {where}: {in_words(fault)}") from None
+    return _read(JudgeCard, path, f"the judge card {str(path)!r}")
 
 
 @cache

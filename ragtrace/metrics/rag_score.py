@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.answers import AnswerRelevance
 from ragtrace.metrics.asking import together
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
-from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness
+from ragtrace.metrics.retrieval import ChunkPrecision
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason, VerdictLabel

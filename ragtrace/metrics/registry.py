@@ -25,26 +25,26 @@ from ragtrace.scoring import PROFILES, canonical
 GROUP = "ragtrace.metrics"
 OWN_PROFILE = "ragtrace"
 _BUILT_IN = {
-    "answer_relevance": "ragtrace.metrics.answer_relevance:AnswerRelevance",
-    "chunk_precision": "ragtrace.metrics.chunk_precision:ChunkPrecision",
+    "answer_relevance": "ragtrace.metrics.answers:AnswerRelevance",
+    "chunk_precision": "ragtrace.metrics.retrieval:ChunkPrecision",
     "citation_precision": "ragtrace.metrics.citations:CitationPrecision",
     "citation_recall": "ragtrace.metrics.citations:CitationRecall",
-    "context_precision": "ragtrace.metrics.context_precision:ContextPrecision",
-    "context_recall": "ragtrace.metrics.context_recall:ContextRecall",
-    "context_relevance": "ragtrace.metrics.context_relevance:ContextRelevance",
-    "factual_correctness": "ragtrace.metrics.factual_correctness:FactualCorrectness",
+    "context_precision": "ragtrace.metrics.retrieval:ContextPrecision",
+    "context_recall": "ragtrace.metrics.retrieval:ContextRecall",
+    "context_relevance": "ragtrace.metrics.retrieval:ContextRelevance",
+    "factual_correctness": "ragtrace.metrics.answers:FactualCorrectness",
     "faithfulness": "ragtrace.metrics.faithfulness:Faithfulness",
-    "groundedness": "ragtrace.metrics.groundedness:Groundedness",
-    "hallucination": "ragtrace.metrics.hallucination:Hallucination",
-    "noise_sensitivity": "ragtrace.metrics.noise_sensitivity:NoiseSensitivity",
-    "question_similarity": "ragtrace.metrics.question_similarity:QuestionSimilarity",
+    "groundedness": "ragtrace.metrics.faithfulness:Groundedness",
+    "hallucination": "ragtrace.metrics.faithfulness:Hallucination",
+    "noise_sensitivity": "ragtrace.metrics.answers:NoiseSensitivity",
+    "question_similarity": "ragtrace.metrics.answers:QuestionSimilarity",
     "rag_score": "ragtrace.metrics.rag_score:RagScore",
-    "retrieval_mrr": "ragtrace.metrics.retrieval_by_ids:RetrievalReciprocalRank",
-    "retrieval_ndcg": "ragtrace.metrics.retrieval_by_ids:RetrievalNdcg",
-    "retrieval_recall": "ragtrace.metrics.retrieval_by_ids:RetrievalRecall",
+    "retrieval_mrr": "ragtrace.metrics.retrieval:RetrievalReciprocalRank",
+    "retrieval_ndcg": "ragtrace.metrics.retrieval:RetrievalNdcg",
+    "retrieval_recall": "ragtrace.metrics.retrieval:RetrievalRecall",
 }
-_TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
-_PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
+_TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool:open_tool_metric", GROUP)
+_PROFILED = EntryPoint("profile", "ragtrace.compat.tool:ProfileMetric", GROUP)
 """Scores the verdicts of a built-in metric by another tool's rule."""
 
 

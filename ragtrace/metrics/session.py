@@ -28,19 +28,23 @@ from ragtrace.judge_steps import (
     VerifyForm,
 )
 from ragtrace.metrics._evidence import NumberedContext
-from ragtrace.metrics.asking import MeteredJudge
+from ragtrace.metrics.asking import Material, MeteredJudge, Step
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.settings import Prompts, StepLimits
-from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks, grade_sentences
-from ragtrace.metrics.steps.criteria import CRITERIA, check_criteria
-from ragtrace.metrics.steps.extract import EXTRACT
-from ragtrace.metrics.steps.questions import QUESTIONS
-from ragtrace.metrics.steps.relevance import RELEVANCE
-from ragtrace.metrics.steps.retrieval import grade_and_recall
-from ragtrace.metrics.steps.step import Material, Step
-from ragtrace.metrics.steps.table import STEPS, prompts_of
-from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
-from ragtrace.metrics.steps.verify import RECALL, VERIFY, reference_claims, verify_claims
+from ragtrace.metrics.steps import (
+    CHUNKS,
+    CRITERIA,
+    EXTRACT,
+    QUESTIONS,
+    RELEVANCE,
+    STEPS,
+    check_criteria,
+    grade_and_recall,
+    grade_chunks,
+    grade_sentences,
+    prompts_of,
+)
+from ragtrace.metrics.verify import RECALL, TRUTHS, VERIFY, reference_claims, verify_by_truths, verify_claims
 from ragtrace.model import (
     Chunk,
     Claim,

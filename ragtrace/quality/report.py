@@ -15,8 +15,8 @@ from ragtrace.quality.collecting import (
     ReportDimension,
     is_judge,
 )
-from ragtrace.reviews.averages import METRIC as REVIEWED
-from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mean
+from ragtrace.reviews import METRIC as REVIEWED
+from ragtrace.reviews import CorrectedMean, ReviewedPair, corrected_mean
 from ragtrace.stats import (
     CorrectedRate,
     DetectionEffort,

@@ -16,7 +16,7 @@ from ragtrace.quality.report import (
     QualityReport,
     ReviewedFigures,
 )
-from ragtrace.reviews.averages import LEAST
+from ragtrace.reviews import LEAST
 from ragtrace.stats import CountedShare, Difference, PredictedMean, WeightedMean
 
 ABSENT = "–"  # noqa: RUF001 -- an en dash

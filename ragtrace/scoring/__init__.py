@@ -1,7 +1,7 @@
 """Scores are arithmetic over verdicts, never the judge's own number: ragtrace's and other tools' rules."""
 
-from ragtrace.scoring._inputs import Judged
 from ragtrace.scoring.formulas import (
+    PassRule,
     average_precision,
     contradicted_share,
     coverage,
@@ -13,5 +13,12 @@ from ragtrace.scoring.formulas import (
     strict_faithfulness,
     ungrounded_share,
 )
-from ragtrace.scoring.pass_rule import PassRule
-from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics
+from ragtrace.scoring.profiles import (
+    ALIASES,
+    PROFILES,
+    Judged,
+    ProfileScore,
+    canonical,
+    score,
+    scored_metrics,
+)

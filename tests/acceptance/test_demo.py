@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from ragtrace.cli.demo_run import choose_port
-from ragtrace.cli.desktop import has_desktop
+from ragtrace.cli.render import has_desktop
 from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger

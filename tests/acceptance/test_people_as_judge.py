@@ -9,8 +9,7 @@ import pytest
 
 import ragtrace
 from ragtrace.answers.carrier import read_carrier
-from ragtrace.cli.demo_people import PEOPLE_JUDGE, DemoAnswer, load_sample
-from ragtrace.cli.demo_run import VerdictFile, ask
+from ragtrace.cli.demo_run import PEOPLE_JUDGE, DemoAnswer, VerdictFile, ask, load_sample
 from ragtrace.model import MetricResult
 from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.process import eventually

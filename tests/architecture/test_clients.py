@@ -37,7 +37,7 @@ MAY = {
         "opentelemetry.exporter.OTLPSpanExporter",
         "opentelemetry.exporter.OTLPMetricExporter",
     },
-    "ragtrace/judge/access.py": {
+    "ragtrace/judge/endpoint.py": {
         "openai.AsyncOpenAI",
         "openai.DefaultAioHttpClient",
         "openai.DefaultAsyncHttpxClient",

@@ -15,8 +15,8 @@ from ragtrace.backends.opening import open_reader
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge.access import Access
 from ragtrace.judge.batch import BatchApi
+from ragtrace.judge.endpoint import Access
 from ragtrace.judge.spec import BaseUrl
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode

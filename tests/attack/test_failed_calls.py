@@ -24,7 +24,7 @@ from ragtrace.budget import BudgetGuard, CostEstimator, Limit
 from ragtrace.cli.app import cli
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge.calls import CallRequest, JudgeCall
+from ragtrace.judge.layers import CallRequest, JudgeCall
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector

@@ -28,7 +28,7 @@ from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics._evidence import FoldedText
 from ragtrace.model import MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.records import RecordRow, record_of
 from ragtrace.sentences import split_sentences
 from ragtrace.traces.extract import extract_records

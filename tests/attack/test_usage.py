@@ -19,7 +19,7 @@ from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit, budgeted
 from ragtrace.clock import SystemClock
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
+from ragtrace.judge.layers import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest

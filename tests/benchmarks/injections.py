@@ -32,7 +32,7 @@ from ragtrace.judge_forms import YesNoInput
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, JudgeIdentity, MetricResult, RagRecord, Usage, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.records import read_records
 from ragtrace.stats import wilson_interval

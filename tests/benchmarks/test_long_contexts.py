@@ -12,7 +12,7 @@ from ragtrace import sentences
 from ragtrace.judge import _words
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.sentences import split_sentences
 from tests.language_pairs import pairs
 

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 from ragtrace.judge import open_judge
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import MetricFailure
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.benchmarks.measured import table
 from tests.tiny_verifiers import Graph, Verifier
 

@@ -15,12 +15,11 @@ from typing import TypeVar
 from starlette.applications import Starlette
 
 from ragtrace.answer_sources import find_answers, open_source
-from ragtrace.answers.index.reading import OwnIndex, open_index
+from ragtrace.answers.index import OwnIndex, open_index
 from ragtrace.answers.port import OpenedAnswer
-from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
-from ragtrace.answers.summary import AnswerKey
+from ragtrace.answers.summary import AnswerKey, FaultKind, SessionFault, SessionSummary
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui.security import Sessions, UiAccess

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ragtrace.compat.tool import ToolOptions
-from ragtrace.compat.tool_metric import ToolPrompted, tool_named
+from ragtrace.compat.tool import ToolOptions, ToolPrompted, tool_named
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import MetricFailure, MetricOutcome, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge
 from tests.conformance.peer_cases import PeerCase, read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving

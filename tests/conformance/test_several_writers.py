@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.writes import put
+from ragtrace.answers.index_rows import put
+from ragtrace.answers.sums import fold
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
 from ragtrace.sql import skip_locked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ragtrace.drift.runs import AnchorRun, AnchorScore, SeenModel
+from ragtrace.drift import AnchorRun, AnchorScore, SeenModel
 from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 

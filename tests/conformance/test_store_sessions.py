@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ragtrace.answers.sessions import SessionSummary
-from ragtrace.conversations.judging import SessionName
+from ragtrace.answers.summary import SessionSummary
+from ragtrace.conversations import SessionName
 from ragtrace.model import Label
 from ragtrace_collector.store.records import KeptTurn
 from ragtrace_collector.store.store import Store

@@ -16,8 +16,14 @@ from time import time_ns
 from ragtrace import semconv
 from ragtrace.answers.carrier import target_span_id
 from ragtrace.backends import open_sink
-from ragtrace.cli.demo_people import PEOPLE_JUDGE, PEOPLE_NAME
-from ragtrace.cli.demo_run import Backend, choose_port, running_collectors, wait_for_page
+from ragtrace.cli.demo_run import (
+    PEOPLE_JUDGE,
+    PEOPLE_NAME,
+    Backend,
+    choose_port,
+    running_collectors,
+    wait_for_page,
+)
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.backends.process import eventually

@@ -10,7 +10,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_embedder, open_judge, unwrapped
 from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.plugins import _installed, named_beside
 from ragtrace.ports import pass_condition
 

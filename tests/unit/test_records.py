@@ -13,7 +13,7 @@ from pyarrow import parquet
 from ragtrace.errors import InputError
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.model import Chunk, Part, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.records import read_records, to_json_line
 
 

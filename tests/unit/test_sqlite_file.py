@@ -18,7 +18,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge.batch import BatchLog
 from ragtrace.judge.cache import CacheFile, CacheSettings
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, is_busy, open_private, transaction
-from ragtrace.transcripts.file import Transcripts
+from ragtrace.transcripts import Transcripts
 
 _TRANSCRIPTS: Final = """
 PRAGMA journal_mode=WAL; PRAGMA application_id=1918986099; PRAGMA user_version=1;

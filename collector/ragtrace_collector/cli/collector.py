@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ragtrace import process
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions
+from ragtrace.cli.options import ConfigOptions, needs_extra
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import command, group, option, takes
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, JsonOption
+from ragtrace.cli.options import ConfigOptions, JsonOption, needs_extra
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
 from ragtrace.cli.settings import command, group, takes
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ragtrace.drift.runs import AnchorFlip, AnchorRun, SeenModel
+    from ragtrace.drift import AnchorFlip, AnchorRun, SeenModel
     from ragtrace_collector.config import CollectorConfig
 
 _SHOWN: Final = 10
@@ -98,7 +97,7 @@ async def _accept(config: CollectorConfig) -> None:
 
 
 def _read(config: CollectorConfig) -> _Shown:
-    from ragtrace.drift.evidence import DRIFT_FROM
+    from ragtrace.drift import DRIFT_FROM
     from ragtrace_collector.store.budget import read_models, read_runs
     from ragtrace_collector.store.open import database_of
 
@@ -132,7 +131,7 @@ class _Shown:
 
     @property
     def flips(self) -> Sequence[AnchorFlip]:
-        from ragtrace.drift.evidence import flips
+        from ragtrace.drift import flips
 
         return flips(self.earlier, self.last) if self.last and self.earlier else ()
 

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
+from ragtrace.cli.options import FILE, PlaceOptions, needs_extra
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
-from ragtrace_collector.cli.places import PlaceOptions
 
 if TYPE_CHECKING:
-    from ragtrace.answers.index.reading import AnswerIndex
+    from ragtrace.answers.index import AnswerIndex
     from ragtrace.answers.port import TrafficScope
     from ragtrace.answers.summary import AnswerKey, AnswerSummary
-    from ragtrace.reviews.review import LabelRow, Review
+    from ragtrace.reviews import LabelRow, Review
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ui.answers import RecordExport
 
@@ -184,8 +182,7 @@ def _reviews_file(config: CollectorConfig, place: PlaceOptions, output: RecordsO
 async def _labels(
     choice: ChoiceOptions, path: Path
 ) -> tuple[Mapping[AnswerKey, LabelRow], Mapping[AnswerKey, Sequence[Review]]]:
-    from ragtrace.reviews.file import ReviewFile
-    from ragtrace.reviews.review import ReviewPick
+    from ragtrace.reviews import ReviewFile, ReviewPick
 
     async with aclosing(ReviewFile(path)) as file:
         rows = await file.labels(tenant=choice.tenant)
@@ -250,7 +247,7 @@ def _redacted(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _say(made: RecordExport, reviewed: Mapping[AnswerKey, Sequence[Review]]) -> None:
-    from ragtrace.reviews.averages import ReviewAgreement
+    from ragtrace.reviews import ReviewAgreement
 
     rows = made.records.rows.values()
     labels = sum(claim["label"] is not None for row in rows for claim in row["claims"])

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary, MetricSummary, metrics_of, row_of
+from ragtrace.cli.options import PlaceOptions
 from ragtrace.cli.outcomes import print_failures
 from ragtrace.cli.render import many, one_line, open_console, print_json, talk
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, MetricResult
-from ragtrace_collector.cli.places import OpenedPlace, PlaceOptions, open_place
+from ragtrace_collector.cli.places import OpenedPlace, open_place
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.answers.index.reading import AnswerIndex
+    from ragtrace.answers.index import AnswerIndex
     from ragtrace.ports import Clock
     from ragtrace_collector.cli.tail import TailOptions
 

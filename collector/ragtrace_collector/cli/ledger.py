@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import click
 
-from ragtrace.cli.options import JsonOption
+from ragtrace.cli.options import JsonOption, duration
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk, utc
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import duration
 from ragtrace.clock import SystemClock
 from ragtrace_collector.cli.places import LedgerOptions
 

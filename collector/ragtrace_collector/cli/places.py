@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import ConfigOptions, FromHeaders, access
+from ragtrace.cli.options import DEFAULT_SINCE, ConfigOptions, Moment, PlaceOptions, access, needs_extra
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
-from ragtrace.cli.times import Moment, moment
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
 
@@ -165,30 +163,6 @@ async def _requested(
 
 
 _STORE: Final = "store:"
-_DEFAULT_SINCE: Final = "7d"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceOptions:
-    """Where the answers are."""
-
-    source: str | None = option(
-        "--from",
-        metavar="SOURCE",
-        help="Where the answers are: store:PATH or store:postgresql://… for a collector's store, even"
-        " while it runs; jaeger:URL,"
-        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
-        " [default: the store of --config, or the default store]",
-    )
-    headers: FromHeaders = group(FromHeaders)
-    config: ConfigOptions = group(ConfigOptions)
-    since: Moment | None = option(
-        "--since",
-        metavar="TIME",
-        parse=moment,
-        help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
-    )
-    service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +188,7 @@ async def open_place(
     from ragtrace_collector.store.open import require_store
     from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
 
-    given, source = access(place.headers.headers), place.source
+    given, source = access(place.headers), place.source
     if source is None or source.startswith(_STORE):
         named = (source or "").removeprefix(_STORE)
         at = config.store.at(named) if named else config.store
@@ -223,7 +197,7 @@ async def open_place(
             yield OpenedPlace(place=found)
         return
     is_back_end = parse_address(source).kind in BACK_ENDS
-    since = place.since or (Moment(_DEFAULT_SINCE) if is_back_end else None)
+    since = place.since or (Moment(DEFAULT_SINCE) if is_back_end else None)
     search = AnswerSearch(
         address=source,
         since_ns=since.at(clock.now_ns()) if since else 0,

@@ -21,7 +21,7 @@ from ragtrace.budget import (
     require_price,
 )
 from ragtrace.clock import SystemClock
-from ragtrace.judge.calls import JudgeCall
+from ragtrace.judge.layers import JudgeCall
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
 

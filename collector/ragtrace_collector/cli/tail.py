@@ -7,10 +7,8 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import JsonOption
+from ragtrace.cli.options import JsonOption, PlaceOptions, needs_extra
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace_collector.cli.places import PlaceOptions
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
 """The values of `ragtrace.model.Label`."""

@@ -11,12 +11,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.desktop import has_desktop
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.render import print_json, talk
+from ragtrace.cli.options import PlaceOptions, needs_extra
+from ragtrace.cli.render import has_desktop, print_json, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
-from ragtrace_collector.cli.places import PlaceOptions, open_place
+from ragtrace_collector.cli.places import open_place
 
 if TYPE_CHECKING:
     from socket import socket

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import JsonOption
+from ragtrace.cli.options import JsonOption, needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, rough_duration
 from ragtrace.cli.settings import command, takes
 from ragtrace_collector.cli.places import LedgerOptions

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragtrace.drift.runs import BUILTIN
+from ragtrace.drift import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan

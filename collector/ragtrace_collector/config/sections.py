@@ -20,10 +20,10 @@ from pydantic import (
 
 from ragtrace import semconv
 from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files import default_store
-from ragtrace.judge.cascade import DEFAULT_BAND, ScreenSpec
+from ragtrace.judge.layers import DEFAULT_BAND, ScreenSpec
 from ragtrace.sampling import RULE_RATIO, RULE_SUSPICION, Rule, SamplingPlan, Scalar, SuspicionRate, ValueTest
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules

@@ -211,7 +211,7 @@ METRICS: Final = (
         "1 while the judge is not the one of the baseline",
     ),
     Instrument(
-        "ragtrace.drift.runs",
+        "ragtrace.drift",
         InstrumentKind.COUNTER,
         "",
         "runs of the drift check since the baseline, by result",

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.judge import LiveConfig

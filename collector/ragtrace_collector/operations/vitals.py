@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from ragtrace import semconv
 from ragtrace.budget import LimitUsage
-from ragtrace.drift.runs import DriftState, RunResult
+from ragtrace.drift import DriftState, RunResult
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import TelemetryConfig
@@ -258,7 +258,7 @@ def drift_readings(state: DriftState) -> Mapping[str, Sequence[Measurement]]:
         ),
         "ragtrace.drift.agreement": (Measurement(agreed / labeled),) if labeled else (),
         "ragtrace.drift.detected": (Measurement(int(state.is_drifted)),) if last else (),
-        "ragtrace.drift.runs": tuple(
+        "ragtrace.drift": tuple(
             Measurement(runs.get(result, 0), {"result": str(result)}) for result in RunResult
         ),
         "ragtrace.judge.model_changes": tuple(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ragtrace.answers.carrier import read_carrier
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import Label, RagRecord, VerdictCounts, VerdictLabel

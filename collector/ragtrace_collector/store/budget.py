@@ -17,7 +17,7 @@ from ragtrace.budget import (
     Spend,
 )
 from ragtrace.budget.reserve import reserve, settle, status
-from ragtrace.drift.runs import AnchorRun, SeenModel
+from ragtrace.drift import AnchorRun, SeenModel
 from ragtrace.model import Usage
 from ragtrace.sql import Db
 from ragtrace_collector.store.database import Commits, lock_shared

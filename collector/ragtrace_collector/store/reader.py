@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 
 from ragtrace import semconv
 from ragtrace.answer_sources import KeptAnswer
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.writes import Known, note_feedback, put
-from ragtrace.answers.index.writes import forget as forget_index_rows
-from ragtrace.answers.index.writes import size as rows_in
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import Known, note_feedback, put
+from ragtrace.answers.index_rows import forget as forget_index_rows
+from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.model import RagRecord

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.conversations.judging import SessionName
+from ragtrace.conversations import SessionName
 from ragtrace.errors import RagtraceError
 from ragtrace.model import RagRecord, Sample
 from ragtrace_collector.ledger import AnswerStatus
@@ -119,7 +119,7 @@ class KeptTurn:
     supersedes: str = ""
     """The carrier that this one replaces, at this span or at another: its turn goes."""
     turn: bytes
-    """The turn, as `ragtrace.conversations.turns` writes it. It has content."""
+    """The turn, as `ragtrace.conversations` writes it. It has content."""
     place: bytes
     """The carrier without attributes and events, as ``TracesData``: where a session's span goes."""
     most_turns: int = 1_000

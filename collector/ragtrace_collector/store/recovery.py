@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.index.sums import SUM_TABLES, recount
+from ragtrace.answers.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
 from ragtrace.files import PendingFile
 from ragtrace.sqlite_file import transaction

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.answers.index.sessions import put_session
-from ragtrace.answers.sessions import SessionSummary
-from ragtrace.conversations.judging import SessionName
+from ragtrace.answers.index_rows import put_session
+from ragtrace.answers.summary import SessionSummary
+from ragtrace.conversations import SessionName
 from ragtrace.sql import Db, skip_locked
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits

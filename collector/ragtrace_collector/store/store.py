@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ragtrace.answers.index import writes as index
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.writes import Known
+from ragtrace.answers import index_rows as index
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import Known
+from ragtrace.answers.sums import fold
 from ragtrace.errors import ReadError
 from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index_rows import INDEX_TABLES
 
 VERSION: Final = 18
 """Of the tables. A store of another version is refused."""

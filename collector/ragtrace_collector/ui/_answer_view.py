@@ -39,7 +39,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.reviews import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Lineage, Span, StatusCode, Trace
 from ragtrace_collector.ui.site import TraceLink

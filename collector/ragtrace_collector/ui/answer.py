@@ -15,7 +15,7 @@ from starlette.routing import NoMatchFound, Route
 from ragtrace.answers.port import AnswerDamaged, AnswerGone
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
-from ragtrace.reviews.review import Review
+from ragtrace.reviews import Review
 from ragtrace_collector.ui._answer_view import (
     AnswerView,
     VersionChoice,

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import (
     VERDICTS,
     AnswerFilter,
@@ -33,8 +33,7 @@ from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of
 from ragtrace.errors import InputError, ReadError
 from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import LabelRow, RecordRows, record_row
+from ragtrace.reviews import LabelRow, RecordRows, ReviewFile, record_row
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import (
     FIELDS,

@@ -16,8 +16,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ragtrace.answers.port import AnswerGone, SessionKey
-from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, fault_texts
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.answers.summary import (
+    AnswerKey,
+    AnswerSummary,
+    FaultKind,
+    SessionFault,
+    SessionSummary,
+    fault_texts,
+)
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label, Verdict, VerdictLabel
 from ragtrace_collector.ui.security import open_own, own_tenant

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, MetricTrend, Quadrant, SortBy, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError, RagtraceError
@@ -22,8 +22,7 @@ from ragtrace.model import Label
 from ragtrace.quality import compared
 from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, compare
 from ragtrace.quality.wording import sentence
-from ragtrace.reviews.averages import METRIC
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import METRIC, ReviewFile
 from ragtrace.stats import Difference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.review import corrected_metric

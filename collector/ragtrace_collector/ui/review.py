@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerGone,
@@ -25,17 +25,19 @@ from ragtrace.answers.port import (
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.averages import (
+from ragtrace.reviews import (
     LABELS,
     LEAST,
     METRIC,
     CorrectedMean,
+    Review,
     ReviewAgreement,
+    ReviewFile,
+    ReviewPick,
     corrected_mean,
     random_prefix,
+    review_span,
 )
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice
 from ragtrace_collector.ui.answer import answer_url

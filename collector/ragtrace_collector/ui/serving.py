@@ -17,15 +17,14 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from ragtrace.answer_sources import BACK_ENDS, SearchProgress, find_answers, open_source, parse_address
-from ragtrace.answers.index.reading import AnswerIndex, OwnIndex, open_index
+from ragtrace.answers.index import AnswerIndex, OwnIndex, open_index
 from ragtrace.answers.port import AnswerSource
-from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.shown import counted
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerSummary, SessionSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.reviews.file import ReviewDelivery, ReviewFile
+from ragtrace.reviews import ReviewDelivery, ReviewFile
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.telemetry.logs import event, place_of

@@ -16,14 +16,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ragtrace import __version__
-from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import VERDICTS, AnswerFilter, AnswerGone, AnswerSource, SortBy, TrafficScope
 from ragtrace.answers.shown import FILTERS
 from ragtrace.durations import duration_of
 from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.ports import Clock
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -13,7 +13,7 @@ from ragtrace import process
 from ragtrace.judge import open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.judge_cost.peers import measure
 

@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import note_feedback, put
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import INDEX_TABLES, note_feedback, put
 from ragtrace.answers.port import TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.answers.sums import fold
 from ragtrace.model import Label, VerdictCounts
 from ragtrace_collector.ui.overview import read_overview
 from tests.benchmarks.peers import Peers

@@ -22,7 +22,7 @@ from ragtrace.backends import OtlpFileReader
 from ragtrace.backfill import Selection, backfill
 from ragtrace.judge import open_judge
 from ragtrace.metrics import metric_named
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import encode_json
 from tests.benchmarks.peers import Peers

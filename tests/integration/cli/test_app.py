@@ -12,10 +12,9 @@ from pydantic.fields import FieldInfo
 
 from ragtrace import __version__
 from ragtrace.cli.app import cli
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS
+from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
 from ragtrace.cli.report import DIMENSIONS
-from ragtrace.compat.tool_metric import PROFILES
+from ragtrace.compat.tool import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.model import Label
 from ragtrace.quality import ReportDimension

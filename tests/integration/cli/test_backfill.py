@@ -117,19 +117,6 @@ def test_a_trace_id_that_the_source_does_not_have_is_exit_code_1(source: str) ->
     assert trace_id(9) in result.stdout
 
 
-def test_a_jaeger_that_is_not_there_is_told() -> None:
-    result = run("backfill", "--from", "jaeger:http://127.0.0.1:9", "--dry-run")
-    assert result.exit_code == 1
-    assert "Jaeger at http://127.0.0.1:9 cannot be reached" in result.stderr
-
-
-def test_an_empty_file_is_nothing_to_do(tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").touch()
-    result = run("backfill", "--from", f"otlp-file:{tmp_path / 'empty.jsonl'}", "--dry-run", "--json")
-    (report,) = json_lines(result.stdout)
-    assert (result.exit_code, report["traces"], report["records"]) == (0, 0, 0)
-
-
 def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "sample: {ratio: 1.0, rules: [{name: long, answer_chars: '> 5', rate: 0.5}]}"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from ragtrace.cli.script import INTERRUPTED
+from ragtrace.cli import INTERRUPTED
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from tests.backends.jaeger_server import Jaeger

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.cli.judge_choice import is_free as judges_free
+from ragtrace.cli.judging import is_free as judges_free
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.evaluator import EvaluatorSpec
+from ragtrace.pipeline import EvaluatorSpec
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
 from tests.integration.cli.program import COMMAND, json_lines, run, start

@@ -263,22 +263,6 @@ def test_a_spent_budget_leaves_sessions_and_a_higher_one_finishes_them(tmp_path:
     assert resumed["usage"]["calls"] == 2
 
 
-def test_a_key_less_judge_leaves_contradictions_open_here_too(tmp_path: Path) -> None:
-    place = Place(tmp_path, judge="lexical")
-    turns = (turn(0), turn(1))
-    [live] = place.live(*turns)
-    place.backfilled(*turns)
-    [stored] = place.sessions()
-    assert (stored.span_id, number(stored, "unchecked")) == (live.span_id, 1)
-
-
-def test_empty_turns_and_answers_without_a_session_are_no_turns(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    report = place.backfilled(turn(0), turn(1, answer=" "), rag_trace(5))
-    [span] = place.sessions()
-    assert (number(span, "turns"), report["records"]) == (1, 3)
-
-
 def test_single_traces_are_no_sessions(tmp_path: Path) -> None:
     place = Place(tmp_path)
     one = ("--trace-id", trace_id_of(0))

@@ -106,13 +106,6 @@ def test_a_file_without_spans_is_told_from_one_that_has_nothing_to_say(tmp_path:
     assert "no spans: " in result.stderr
 
 
-def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, "Yes.\x1b[2J\x07\u202eevil")])
-    output = run("explain", str(traces)).stdout
-    assert "Yes." in output
-    assert not set(output) & set("\x1b\x07\u202e")
-
-
 def test_several_traces_are_summed_up(traces: Path) -> None:
     assert run("explain", str(traces)).stdout.endswith("3 traces, 2 RAG calls: 1 whole, 1 with gaps\n")
 

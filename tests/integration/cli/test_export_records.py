@@ -12,8 +12,7 @@ from click.testing import Result
 
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import Chunk, RagRecord, VerdictLabel
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import Review
+from ragtrace.reviews import Review, ReviewFile
 from ragtrace_collector.service.collector import Collector
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until

@@ -17,8 +17,7 @@ from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.backends import open_sink
 from ragtrace.model import Sample, VerdictLabel
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import ReviewPick
+from ragtrace.reviews import ReviewFile, ReviewPick
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode, encode_json

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.cli.script import INTERRUPTED
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.patience import PATIENCE_S

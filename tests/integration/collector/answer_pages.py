@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
-from ragtrace.answers.opening import open_answer
+from ragtrace.answers.carrier import open_answer
 from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.clock import SystemClock
@@ -36,8 +36,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import Review
+from ragtrace.reviews import Review, ReviewFile
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace

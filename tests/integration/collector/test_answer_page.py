@@ -11,8 +11,7 @@ from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
 from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, Verdict, VerdictLabel
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.review import Review, review_span
+from ragtrace.reviews import Review, ReviewFile, review_span
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME, OI_EVALUATOR, OI_KIND
 from ragtrace.traces.trace import Scope, Span, StatusCode
 from ragtrace_collector.ui.site import Site, TraceLink, Viewer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.drift.runs import RunResult
+from ragtrace.drift import RunResult
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig

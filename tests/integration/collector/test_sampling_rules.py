@@ -17,7 +17,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Resource, Span, StatusCode
 from ragtrace_collector.service.collector import Collector, open_collector

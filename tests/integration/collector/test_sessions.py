@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ragtrace import semconv
 from ragtrace.answer_sources import find_answers
-from ragtrace.conversations.judging import SessionName
+from ragtrace.conversations import SessionName
 from ragtrace.errors import ConfigError, JudgeNonsense
 from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.ports import Judge, JudgeRequest

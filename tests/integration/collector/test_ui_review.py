@@ -17,11 +17,11 @@ from starlette.testclient import TestClient
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
-from ragtrace.answers.index.reading import open_index
+from ragtrace.answers.index import open_index
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.cli.app import cli
 from ragtrace.model import Label
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
@@ -58,7 +58,7 @@ class ReviewPages:
     """The pages over some judged answers, with a file of reviews."""
 
     def __init__(self, folder: Path, *, answers: int, grants: tuple[TokenGrant, ...] = ()) -> None:
-        from ragtrace.answers.opening import open_answer
+        from ragtrace.answers.carrier import open_answer
         from ragtrace.traces.extract import ExtractRules
 
         self.keys, opened = [], {}

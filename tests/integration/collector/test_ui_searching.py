@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
-from ragtrace.answers.index.reading import OwnIndex, open_index
+from ragtrace.answers.index import OwnIndex, open_index
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.clock import SystemClock

@@ -14,8 +14,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.answer_sources import find_answers, open_source
-from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, session_summary_of
-from ragtrace.answers.summary import AnswerKey
+from ragtrace.answers.summary import AnswerKey, FaultKind, SessionFault, SessionSummary, session_summary_of
 from ragtrace.model import Label
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span

@@ -13,11 +13,11 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from ragtrace.answers.index.reading import open_index
+from ragtrace.answers.index import open_index
 from ragtrace.answers.port import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews import ReviewFile
 from ragtrace_collector.ui.security import Sessions, UiAccess
 from ragtrace_collector.ui.serving import ui_app
 from ragtrace_collector.ui.site import Site

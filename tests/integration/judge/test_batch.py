@@ -21,8 +21,8 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, spent_by
-from ragtrace.judge.access import Access
 from ragtrace.judge.batch import BatchApi, BatchJudge, BatchLane, BatchLog, batches_of
+from ragtrace.judge.endpoint import Access
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.judge.spec import BaseUrl, BatchSettings, JudgeSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest

@@ -15,7 +15,7 @@ from ragtrace import evaluate_sync
 from ragtrace.budget.prices import load_prices
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_judge
-from ragtrace.judge.cascade import ScreenSpec, screened
+from ragtrace.judge.layers import ScreenSpec, screened
 from ragtrace.judge_forms import ExtractInput, VerifyReply
 from ragtrace.model import (
     Chunk,

@@ -20,7 +20,7 @@ from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.metrics import metric_named
-from ragtrace.pipeline.evaluation import evaluator_version
+from ragtrace.pipeline import evaluator_version
 from ragtrace.ports import Judge
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_transports import completion, request

@@ -25,7 +25,7 @@ from ragtrace.judge.openai import OpenAICompatibleJudge, OutputMode
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 from tests.integration.judge.conftest import SECRET, bare_judge, rejection
 from tests.planted import answered

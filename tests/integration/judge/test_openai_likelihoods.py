@@ -142,26 +142,3 @@ async def test_a_server_without_likelihoods_is_found_out_once(
         await judge.ask(request())
     assert len(endpoint.requests) == asked == 3
     assert caught.value.usage.calls == 0
-
-
-async def test_a_rejection_after_success_is_about_the_request(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: completion([{"Yes": 1.0}])
-    await judge.ask(request())
-    endpoint.answers = lambda body: rejection("no")
-    with pytest.raises(JudgeNonsense):
-        await judge.ask(request())
-    assert judge.likelihoods is Likelihoods.TOP_20
-
-
-async def test_a_parameter_learned_for_one_form_serves_the_others(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (
-        rejection("temperature is fixed") if "temperature" in body else completion([{"Yes": 1.0}])
-    )
-    await judge.ask(request())
-    await judge.ask(request())
-    assert ["temperature" in body for body in endpoint.requests] == [True, False, False]
-    assert judge.output_mode is None

@@ -16,7 +16,7 @@ from ragtrace.judge import open_judge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, MetricOutcome, MetricResult, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.gullible_model import completion, gullible_reply, running_model
 
 RECORD = RagRecord(

@@ -11,7 +11,7 @@ from ragtrace.judge import open_judge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.gullible_model import running_gullible_model
 from tests.injections import MARK_ALL, Injection, injected, injections, victims
 

@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 
 _READINGS: Final = "ragtrace/scoring/formulas.py"
 _EVIDENCE: Final = "ragtrace/metrics/_evidence.py"
-_VERIFY: Final = "ragtrace/metrics/steps/verify.py"
+_VERIFY: Final = "ragtrace/metrics/verify.py"
 _SCORING_TESTS: Final = "tests/unit/metrics/test_scoring.py"
 _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
 _CANARIES_TESTS: Final = "tests/unit/metrics/test_canaries.py"
@@ -38,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="a judge that failed gives the score 0",
-        file="ragtrace/pipeline/evaluation.py",
+        file="ragtrace/pipeline.py",
         old="        return _failure(metric, steps, exc.error_type, str(exc), retryable=exc.retryable)\n",
         new="        return replace(\n"
         "            _skipped(metric, steps, Gap(part=Part.ANSWER, reason=SkipReason.NO_CLAIMS)),\n"
@@ -58,7 +58,7 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="a canary claim without a verdict is no failed one",
-        file="ragtrace/metrics/_canaries.py",
+        file="ragtrace/metrics/_evidence.py",
         old="(supported := heard.get(canary.number)) != canary.supported",
         new="(supported := heard.get(canary.number, canary.supported)) != canary.supported",
         tests=(

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_POSITION: Final = "ragtrace/sampling/rules.py"
+_POSITION: Final = "ragtrace/sampling.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
@@ -50,7 +50,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a request is let through that would exceed a limit",
-        file="ragtrace/budget/windows.py",
+        file="ragtrace/budget/reserve.py",
         old="exceeded_by(before + estimate))",
         new="exceeded_by(before))",
         tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_CALLS: Final = "ragtrace/judge/calls.py"
+_CALLS: Final = "ragtrace/judge/layers.py"
 _FAILED_TESTS: Final = "tests/attack/test_failed_calls.py"
 
 MUTANTS: Final = (

@@ -15,12 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.sums import SUM_TABLES, fold, recount
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put, size
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import INDEX_TABLES, forget, note_feedback, put, size
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.answers.sums import SUM_TABLES, fold, recount
 from ragtrace.model import Direction, Label, VerdictLabel
 from ragtrace.stats import Weighed, WeightedMean, weighted_mean
 from tests.unit.answers.drawn_rows import filters, scopes, summaries

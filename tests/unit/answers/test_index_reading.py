@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from ragtrace.answers.index.reading import AnswerIndex, open_index
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, put
+from ragtrace.answers.index import AnswerIndex, open_index
+from ragtrace.answers.index_rows import INDEX_TABLES, forget, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError

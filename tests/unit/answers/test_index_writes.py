@@ -6,9 +6,8 @@ import sqlite3
 
 import pytest
 
-from ragtrace.answers.index.sums import fold
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, put, size
+from ragtrace.answers.index_rows import INDEX_TABLES, forget, put, size
+from ragtrace.answers.sums import fold
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row
 
 

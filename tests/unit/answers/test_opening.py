@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.answers.opening import open_answer
+from ragtrace.answers.carrier import open_answer
 from ragtrace.answers.port import AnswerGone
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import (

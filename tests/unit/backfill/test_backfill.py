@@ -15,7 +15,7 @@ from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgedAnswer
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Judge, Metric
 from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules

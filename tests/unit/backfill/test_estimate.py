@@ -11,12 +11,12 @@ import pytest
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
 from ragtrace.budget import Price, Prices
-from ragtrace.compat.tool_metric import ToolPrompted, tool_named
+from ragtrace.compat.tool import ToolPrompted, tool_named
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgedAnswer, JudgeIdentity, Usage
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, rag_trace

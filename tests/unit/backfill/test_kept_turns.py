@@ -9,8 +9,7 @@ import pytest
 
 from ragtrace.backfill import Progress
 from ragtrace.backfill.progress import KeptTurns
-from ragtrace.conversations.judging import PlacedTurn, SessionName
-from ragtrace.conversations.turns import SessionSettings, Turn
+from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn
 from ragtrace.traces.trace import Span
 
 NAME = SessionName(session="endless")

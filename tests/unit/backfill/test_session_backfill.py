@@ -10,12 +10,12 @@ import pytest
 from ragtrace import semconv
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import Progress, ResumableRun, Selection, backfill, dry_run
-from ragtrace.conversations.turns import SessionSettings
+from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgedAnswer
-from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Span, Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, rag_trace

@@ -12,8 +12,7 @@ import pytest
 
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw
 from ragtrace.calibration.page import floor_leads
-from ragtrace.calibration.results import CandidateResult, Results
-from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.summary import CandidateResult, MeasurementPlan, Results, stratum_of, summarize
 from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.settings import VerifyForm
 from tests.unit.calibration.measurements import N, S, candidate, measured, run

@@ -47,42 +47,11 @@ async def measured(
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("words", "score"),
-    [
-        (("yes", "yes"), 1.0),
-        (("yes", "no"), 0.5),
-        (("no",), 0.0),
-        (("yes", "idk"), 1.0),
-        (("idk",) * 3, 1.0),
-        ((), 1.0),
-    ],
-)
-async def test_what_the_context_does_not_mention_is_faithful(
-    profile: str, words: tuple[str, ...], score: float
-) -> None:
-    assert await measured("faithfulness", profile, canned(verdicts=said(*words))) == (OK, score)
-
-
-@BOTH
-async def test_penalised_ambiguous_claims_do_not_pass(profile: str) -> None:
-    options = ToolOptions(penalize_ambiguous_claims=True)
+async def test_options_reach_the_rule(profile: str) -> None:
+    penalized, strict = ToolOptions(penalize_ambiguous_claims=True), ToolOptions(strict_mode=True)
     calls = canned(verdicts=said("yes", "idk", "no", "yes"))
-    assert await measured("faithfulness", profile, calls, options) == (OK, 0.5)
-
-
-@BOTH
-@pytest.mark.parametrize(("words", "score"), [(("yes", "yes", "no"), 0.0), (("yes",), 1.0), ((), 1.0)])
-async def test_strict_mode_gives_all_or_nothing(profile: str, words: tuple[str, ...], score: float) -> None:
-    options = ToolOptions(strict_mode=True)
-    assert await measured("faithfulness", profile, canned(verdicts=said(*words)), options) == (OK, score)
-
-
-@BOTH
-async def test_faithfulness_asks_for_truths_then_claims_then_verdicts(profile: str) -> None:
-    calls = canned()
-    await measured("faithfulness", profile, calls)
-    assert calls.asked == ["truths", "claims", "verdicts"]
+    assert await measured("faithfulness", profile, calls, penalized) == (OK, 0.5)
+    assert await measured("faithfulness", profile, calls, strict) == (OK, 0.0)
 
 
 @BOTH
@@ -107,13 +76,6 @@ async def test_a_reason_costs_one_more_call(profile: str, metric: str, asked: li
 async def test_an_unreadable_reason_costs_the_score(profile: str) -> None:
     options = ToolOptions(include_reason=True)
     assert await measured("faithfulness", profile, canned(reason="Because."), options) == ERROR
-
-
-@BOTH
-async def test_without_claims_no_verdict_is_asked_for_and_the_score_is_1(profile: str) -> None:
-    calls = canned(claims='{"claims": []}')
-    assert await measured("faithfulness", profile, calls) == (OK, 1.0)
-    assert calls.asked == ["truths", "claims"]
 
 
 @BOTH
@@ -311,37 +273,6 @@ async def test_context_relevance_demands_the_statement(profile: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("words", "score"),
-    [
-        (("yes", "no", "yes"), (1 + 2 / 3) / 2),
-        (("no", "no"), 0.0),
-        (("yes", "yes"), 1.0),
-        (("no", "yes"), 0.5),
-        ((), 0.0),
-    ],
-)
-async def test_context_precision_is_rank_aware(profile: str, words: tuple[str, ...], score: float) -> None:
-    status, got = await measured("context_precision", profile, canned(verdicts=said(*words)))
-    assert status == OK
-    assert got == pytest.approx(score, abs=1e-12)
-
-
-@BOTH
-@pytest.mark.parametrize(("yes", "no"), [(2, 1), (7, 24), (0, 0)])
-async def test_recall_divides_by_whatever_the_judge_lists(profile: str, yes: int, no: int) -> None:
-    calls = canned(verdicts=said(*["yes"] * yes, *["no"] * no))
-    score = yes / (yes + no) if yes + no else 0.0
-    assert await measured("context_recall", profile, calls) == (OK, score)
-
-
-@BOTH
-async def test_context_relevance_weighs_statements_not_chunks(profile: str) -> None:
-    calls = canned(ctx_verdicts=[said("yes", "yes", "yes"), said("no")])
-    assert await measured("context_relevance", profile, calls) == (OK, 0.75)
-
-
-@BOTH
 async def test_every_chunk_is_asked_about_before_a_reply_is_read(profile: str) -> None:
     calls = canned(ctx_verdicts=["no json", said("yes")])
     assert await measured("context_relevance", profile, calls) == ERROR
@@ -349,33 +280,8 @@ async def test_every_chunk_is_asked_about_before_a_reply_is_read(profile: str) -
 
 
 @BOTH
-async def test_no_chunks_are_irrelevant_without_a_call(profile: str) -> None:
-    calls = canned()
-    assert await measured("context_relevance", profile, calls, contexts=()) == (OK, 0.0)
-    assert calls.asked == []
-
-
-@BOTH
 async def test_faithfulness_without_chunks_asks_all_the_same(profile: str) -> None:
     assert await measured("faithfulness", profile, canned(verdicts=said("idk")), contexts=()) == (OK, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "three", "four"),
-    [
-        (("yes", "yes", "no"), NO_REASON, 1 / 3, 2 / 3),
-        ((), NO_REASON, 0.0, 1.0),
-        (("no",), NO_REASON, 1.0, 0.0),
-        (("yes", "no"), ToolOptions(strict_mode=True), 1.0, 0.0),
-        (("yes", "yes"), ToolOptions(strict_mode=True), 0.0, 1.0),
-    ],
-)
-async def test_hallucination_turned_round_between_the_versions(
-    words: tuple[str, ...], options: ToolOptions, three: float, four: float
-) -> None:
-    reply = said(*words)
-    assert await measured("hallucination", "deepeval-3", canned(verdicts=reply), options) == (OK, three)
-    assert await measured("hallucination", "deepeval-4", canned(verdicts=reply), options) == (OK, four)
 
 
 def test_hallucination_says_which_way_is_good() -> None:

@@ -12,8 +12,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput
 from ragtrace.metrics import metric_named
 from ragtrace.model import CompatStatus, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.evaluator import MetricSpec
+from ragtrace.pipeline import MetricSpec, evaluate
 from ragtrace.ports import FreeText, JudgeRequest
 from tests.unit.traces.builders import a_target
 

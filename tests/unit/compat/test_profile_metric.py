@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragtrace.compat.profile_metric import ProfileMetric
+from ragtrace.compat.tool import ProfileMetric
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
@@ -20,7 +20,7 @@ from ragtrace.model import (
     SkipReason,
     Usage,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Embeddings
 from ragtrace.scoring import PROFILES, scored_metrics
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat._ragas_measures import RagasUnreadable, Statements, read_leniently, read_to_the_letter
-from ragtrace.compat.tool import ToolOptions
-from ragtrace.compat.tool_metric import tool_named
+from ragtrace.compat.ragas import RagasUnreadable, Statements, read_leniently, read_to_the_letter
+from ragtrace.compat.tool import ToolOptions, tool_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 from tests.unit.compat.double import CannedCalls, outcome, record

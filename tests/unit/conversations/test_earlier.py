@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.conversations.turns import SessionSettings, Turn, wants_earlier_turns, with_earlier_turns
+from ragtrace.conversations import SessionSettings, Turn, wants_earlier_turns, with_earlier_turns
 from ragtrace.model import EarlierTurn, RagRecord, Target
 
 SETTINGS = SessionSettings(context_turns=2, keep_ns=100)

@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace import semconv
-from ragtrace.conversations.findings import SessionFindings, TurnCheck, TurnLink, check_of_json, findings_of
-from ragtrace.conversations.judging import SessionName, explanation, session_span
-from ragtrace.conversations.turns import Turn, TurnClaim, turn_of_json
+from ragtrace.conversations import (
+    SessionFindings,
+    SessionName,
+    Turn,
+    TurnCheck,
+    TurnClaim,
+    TurnLink,
+    check_of_json,
+    explanation,
+    findings_of,
+    session_span,
+    turn_of_json,
+)
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Resource, Scope, Span

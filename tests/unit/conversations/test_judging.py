@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ragtrace import semconv
-from ragtrace.conversations.judging import PlacedTurn, bounded_id, session_of, turn_on_carrier
+from ragtrace.conversations import PlacedTurn, bounded_id, session_of, turn_on_carrier
 from ragtrace.judge import ScriptedJudge
 from ragtrace.model import RagRecord, Sample, Target
-from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import attach, evaluate
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Scope, Span, SpanEvent
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.drift.evidence import flips, look_weight, weigh
-from ragtrace.drift.runs import AnchorRun, AnchorScore, RunResult
+from ragtrace.drift import AnchorRun, AnchorScore, RunResult, flips, look_weight, weigh
 
 ALPHA = 0.01
 Judge = Callable[[int, random.Random], float]

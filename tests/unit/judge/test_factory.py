@@ -18,7 +18,7 @@ from ragtrace.judge import (
 )
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 
 RECORD = RagRecord(
     id="r",

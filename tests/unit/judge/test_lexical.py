@@ -7,7 +7,7 @@ import pytest
 from ragtrace.judge.lexical import LexicalJudge, claim_kind
 from ragtrace.judge.phrases import without_source
 from ragtrace.model import Chunk, MetricResult, RagRecord, Verdict, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 
 POLICY = (
     "Customers may return purchased shoes within 30 days. The store in Berlin pays the money back."

@@ -10,7 +10,7 @@ import pytest
 
 from ragtrace.judge.lexical import claim_kind
 from ragtrace.model import MetricResult, RagRecord, SkipReason, Verdict, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 
 CASES = {
     "German": ("Kunden können gekaufte Schuhe innerhalb von 30 Tagen zurückgeben.", "30", "90"),

@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import Label, MetricResult, RagRecord, SkipReason, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from tests.checkout import ROOT
 
 SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"

@@ -12,7 +12,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, Gap, Label, MetricResult, Part, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 
 RECORD = RagRecord.of(
     question="How long do refunds take?",

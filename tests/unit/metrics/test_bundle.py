@@ -12,9 +12,9 @@ from ragtrace.judge_forms import GivenGrade, GivenVerdict, RetrievalInput, Retri
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifySettings
-from ragtrace.metrics.steps.retrieval import Bundle
+from ragtrace.metrics.steps import Bundle
 from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 RECORD = RagRecord(

@@ -14,11 +14,11 @@ from ragtrace.errors import JudgeCompromised
 from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics._canaries import CanaryClaims
+from ragtrace.metrics._evidence import CanaryClaims
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in all of Europe.")

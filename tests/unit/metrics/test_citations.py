@@ -9,7 +9,7 @@ import pytest
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Label, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 
 CHUNKS = {
     "faq": "Refunds take 14 days.",

@@ -11,7 +11,7 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply
 from ragtrace.metrics import metric_named
 from ragtrace.model import Label, MetricResult, RagRecord, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 CLEAR, BARE, LOST, WRONG = "It takes 14 days.", "It is green.", "It is round.", "It takes 30 days."

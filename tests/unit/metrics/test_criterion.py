@@ -16,7 +16,7 @@ from ragtrace.judge_forms import CriteriaReply
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.criterion import criterion_named
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, SkipReason, Target, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest
 from ragtrace.traces.attach import AttachOptions, carrier
 

@@ -23,7 +23,7 @@ from ragtrace.model import (
     RagRecord,
     SkipReason,
 )
-from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_set, evaluator_version
 from ragtrace.ports import JudgeRequest
 
 EINSTEIN = RagRecord(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ragtrace.compat.tool_metric import tool_metrics
+from ragtrace.compat.tool import tool_metrics
 from ragtrace.errors import ConfigError, JudgeCutOff, JudgeNonsense, JudgeUnable
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import (
@@ -33,7 +33,7 @@ from ragtrace.judge_forms import (
 from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, metric_named
 from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import Embeddings, FreeText, JudgeRequest, Metric, YesProbability
 from ragtrace.scoring import PROFILES
 

@@ -20,7 +20,7 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics import metric_named
 from ragtrace.model import MetricResult, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 FILE = Path(__file__).parents[2] / "data" / "large_judge" / "answers.jsonl"

@@ -21,7 +21,7 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Chunk, Evaluation, MetricFailure, MetricResult, RagRecord, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days.", "Shipping is free in Europe, in 2024.", "Refunds take 30 days in Asia.")

@@ -11,7 +11,7 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Chunk, MetricFailure, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 RECORD = RagRecord(

@@ -29,7 +29,7 @@ from ragtrace.model import (
     Usage,
     VerdictLabel,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")

@@ -16,7 +16,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, Label, MetricFailure, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 CHUNK = RagRecord.of(

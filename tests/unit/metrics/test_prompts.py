@@ -13,7 +13,7 @@ from ragtrace.metrics import Prompts, metric_named
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, Part, RagRecord
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import Metric
 
 RECORD = RagRecord(

@@ -13,7 +13,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput, ChunksReply, GivenGrade
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, JudgedAnswer, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 NEEDED = "Refunds take 14 days."

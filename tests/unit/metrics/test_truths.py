@@ -11,7 +11,7 @@ from ragtrace.judge import Script, ScriptedJudge, open_judge
 from ragtrace.judge_forms import GivenTruths, TruthsInput, TruthsReply, VerifyInput
 from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricResult, RagRecord, VerdictLabel
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
 SHOP = "Refunds take 14 days. Our shop opened in 1998. We sell shoes."

@@ -13,9 +13,9 @@ from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply, YesNoIn
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
-from ragtrace.metrics.steps.verify import Verification
+from ragtrace.metrics.verify import Verification
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest, YesProbability
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in Europe.")

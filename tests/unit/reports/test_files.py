@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.budget import load_prices
+from ragtrace.cli.judging import Reports
 from ragtrace.cli.options import ReportOptions
-from ragtrace.cli.report_files import Reports
 from ragtrace.errors import ConfigError
 from ragtrace.model import VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report

@@ -15,8 +15,7 @@ from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
-from ragtrace.reviews.file import ReviewDelivery, ReviewFile
-from ragtrace.reviews.review import Review, ReviewPick, review_span
+from ragtrace.reviews import Review, ReviewDelivery, ReviewFile, ReviewPick, review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace

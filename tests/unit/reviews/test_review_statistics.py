@@ -8,8 +8,15 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.averages import ReviewAgreement, ReviewedPair, corrected_mean, passes, random_prefix
-from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.reviews import (
+    Review,
+    ReviewAgreement,
+    ReviewedPair,
+    ReviewPick,
+    corrected_mean,
+    passes,
+    random_prefix,
+)
 from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row
 from tests.unit.reviews.test_review_file import REVIEW

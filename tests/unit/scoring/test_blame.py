@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.scoring import blame as blaming
 from ragtrace.scoring.blame import NEEDS_RELEVANCE, Blame, BlameClass, blame_of
 from ragtrace.traces.extract import extract_records

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ragtrace.errors import ConfigError
 from ragtrace.model import Claim, Direction, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import PassRule, strict_faithfulness
-from ragtrace.scoring.pass_rule import Readings, claim_readings
+from ragtrace.scoring.formulas import Readings, claim_readings
 
 DEFAULT = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
 LABELS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from ragtrace.backfill.progress import Progress
 from ragtrace.model import JudgeIdentity
 from ragtrace.transcripts import Transcripts
-from ragtrace.transcripts.file import TranscriptReply
+from ragtrace.transcripts import TranscriptReply
 
 async def keep(transcripts, number):
     who = JudgeIdentity(provider="p", model="m")

@@ -32,7 +32,7 @@ from ragtrace.model import (
     Target,
     Usage,
 )
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
 from ragtrace.transcripts import (
     RescoredRecord,

@@ -1,1 +1,0 @@
-"""Conversations judged as a whole: the turns of a session, what they say against each other, and its span."""

@@ -1,0 +1,381 @@
+"""Test support: assertions about answers, and conformance suites for plug-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeUnavailable, SendError
+from ragtrace.judge.scripted import Script, ScriptedJudge
+from ragtrace.metrics import Faithfulness, metric_named
+from ragtrace.metrics.registry import make_metric
+from ragtrace.metrics.session import StepSession
+from ragtrace.model import (
+    ChunkVerdict,
+    Evaluation,
+    JudgeIdentity,
+    Label,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.pipeline import evaluate
+from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric, SpanSink
+from ragtrace.sync import evaluate_sync, wait_for
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Resource, Span
+
+__all__ = [
+    "Script",
+    "ScriptedJudge",
+    "assert_faithful",
+    "assert_metrics",
+    "check_embedder",
+    "check_judge",
+    "check_metric",
+    "check_sink",
+]
+
+
+_GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT, VerdictLabel.MET)
+_MOST_SHOWN: Final = 10
+_CHUNK_CHARS: Final = 100
+
+
+def assert_metrics(
+    record: RagRecord,
+    *,
+    judge: Judge | str,
+    metrics: Sequence[Metric | str] = (),
+    allow_skipped: bool = False,
+    embedder: Embedder | str | None = None,
+    second_judge: Judge | str | None = None,
+    **thresholds: float,
+) -> Evaluation:
+    """Assert that an answer reaches the threshold of each metric, and return the evaluation.
+
+    Name metrics by keyword with their threshold (``faithfulness=0.8``), or pass them in ``metrics`` with
+    their own threshold. The assertion also fails if the judge fails or a metric had nothing to judge (unless
+    ``allow_skipped``): a gate that measured nothing must not pass.
+
+    Example:
+        ```python
+        assert_metrics(record, judge="openai:gpt-4o-mini", faithfulness=0.8, context_precision=0.5)
+        ```
+
+    Raises:
+        AssertionError: names the metrics that failed, their scores, and the claims and chunks at fault.
+        ConfigError: there is no metric or judge of that name, or a setting of the judge is missing.
+    """
+    __tracebackhide__ = True  # pytest: show the test, not this function
+    named = [metric_named(name, threshold=threshold) for name, threshold in thresholds.items()]
+    if not (metrics or named):
+        raise TypeError("no metric is named: write faithfulness=0.8, for example")
+    evaluation = evaluate_sync(
+        record,
+        metrics=[*metrics, *named],
+        judge=judge,
+        embedder=embedder,
+        second_judge=second_judge,
+    )
+    bad = [outcome for outcome in evaluation.outcomes if not _is_good(outcome, allow_skipped)]
+    if bad:
+        raise AssertionError("\n".join(_report(bad, evaluation, record)))
+    return evaluation
+
+
+def assert_faithful(
+    record: RagRecord, *, judge: Judge | str, threshold: float = 1.0, allow_skipped: bool = False
+) -> Evaluation:
+    """Assert that the context supports at least this share of an answer's claims, by default all.
+
+    Raises:
+        AssertionError: names the claims that it does not support, and the chunks that contradict them.
+        ConfigError: there is no judge of that name, or a setting is missing.
+    """
+    __tracebackhide__ = True  # pytest: show the test, not this function
+    return assert_metrics(record, judge=judge, allow_skipped=allow_skipped, faithfulness=threshold)
+
+
+def _is_good(outcome: MetricOutcome, allow_skipped: bool) -> bool:
+    return outcome.label is Label.PASS or (allow_skipped and outcome.label is Label.SKIPPED)
+
+
+def _report(bad: Sequence[MetricOutcome], evaluation: Evaluation, record: RagRecord) -> Iterator[str]:
+    judge = evaluation.judge.name
+    yield f"record {record.id} fails {len(bad)} of {len(evaluation.outcomes)} metrics (judge {judge})"
+    for outcome in bad:
+        yield f"{outcome.metric}: {_verdict_on(outcome)}"
+        if isinstance(outcome, MetricResult):
+            yield from _evidence(outcome, record)
+
+
+def _verdict_on(outcome: MetricOutcome) -> str:
+    if isinstance(outcome, MetricFailure):
+        return f"error {outcome.error_type}: {outcome.message}"
+    if outcome.score is None:
+        why = f"{outcome.skip_reason}: {outcome.explanation}".removesuffix(": ")
+        return f"not measured, {why} (allow_skipped=True lets this pass)"
+    if outcome.threshold is None:
+        return f"{outcome.score:.3f}, passes when {outcome.pass_when}; {outcome.explanation}".rstrip("; ")
+    return outcome.explanation
+
+
+def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
+    claims = [verdict for verdict in result.verdicts if verdict.label not in _GOOD]
+    chunks = [chunk_verdict for chunk_verdict in result.chunk_verdicts if chunk_verdict.label not in _GOOD]
+    for claim in islice(claims, _MOST_SHOWN):
+        yield from _about_claim(claim)
+    for chunk in islice(chunks, _MOST_SHOWN):
+        yield from _about_chunk(chunk, record)
+    if (more := max(len(claims), len(chunks)) - _MOST_SHOWN) > 0:
+        yield f"  … and {more} more"
+
+
+def _about_claim(verdict: Verdict) -> Iterator[str]:
+    yield f"  {verdict.label.replace('_', ' ')}: {_plain(verdict.claim.text)}"
+    chunks = ", ".join(verdict.chunk_ids)
+    if verdict.quote is not None:
+        yield f"    {chunks or 'answer'}: “{_plain(verdict.quote)}”"
+    elif chunks:
+        yield f"    {chunks} (without a quote that could be found there)"
+    if verdict.reason:
+        yield f"    {_plain(verdict.reason)}"
+
+
+def _about_chunk(verdict: ChunkVerdict, record: RagRecord) -> Iterator[str]:
+    text = next((chunk.text for chunk in record.chunks if chunk.id == verdict.chunk_id), None)
+    shown = _plain(text or "")
+    shown = shown if len(shown) <= _CHUNK_CHARS else f"{shown[:_CHUNK_CHARS]}…"
+    yield f"  {verdict.label}: chunk {verdict.rank + 1}, {verdict.chunk_id}: {shown}"
+    if verdict.reason:
+        yield f"    {_plain(verdict.reason)}"
+
+
+def _plain(text: str) -> str:
+    """Put a text on one line, without terminal control characters."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+_WHOLE: Final = RagRecord.of(
+    question="How long can I return an order?",
+    contexts={"faq-12": "Orders can be returned within 14 days.", "faq-3": "The shop is open on Sundays."},
+    answer="Orders can be returned within 30 days. The shop is open on Sundays.",
+    reference="Within 14 days.",
+)
+_DAMAGED: Final = (
+    RagRecord.of(),
+    RagRecord.of(question="", contexts=[""], answer="", reference=""),
+    RagRecord.of(question="?", contexts=["- \n -"], answer="...", reference="!"),
+    RagRecord.of(question="q" * 5_000, contexts=["word " * 2_000], answer="a. " * 500, reference="r"),
+)
+
+
+def check_metric(
+    metric: Metric,
+    *,
+    judge: Judge,
+    embedder: Embedder | None = None,
+    records: Sequence[RagRecord] = (),
+) -> None:
+    """Check that a metric returns scores in [0, 1] or reasons, reproducibly, for any record.
+
+    ``judge`` must answer the metric's requests, for example a `ScriptedJudge` with a function. ``records``
+    are measured in addition to the built-in ones.
+
+    Raises:
+        AssertionError: the metric broke the contract; the message says how.
+    """
+    make_metric(lambda: metric, named=type(metric).__name__)
+    wait_for(_check_metric(_Bench(metric, judge, embedder), (_WHOLE, *_DAMAGED, *records)))
+
+
+def check_judge(judge: Judge) -> None:
+    """Check that a judge identifies itself and answers in the requested form, with concurrent requests.
+
+    The requests are those of faithfulness. `ragtrace calibrate` measures whether it judges well.
+
+    Raises:
+        AssertionError: the judge broke the contract; the message says how.
+        JudgeError: it did not answer.
+    """
+    _check_identity(judge.identity)
+    wait_for(_check_judge(judge))
+
+
+def check_embedder(embedder: Embedder) -> None:
+    """Check that an embedder returns a vector of finite numbers per text, of equal lengths, in order.
+
+    Raises:
+        AssertionError: the embedder broke the contract; the message says how.
+        JudgeError: it did not answer.
+    """
+    _check_identity(embedder.identity)
+    wait_for(_check_embedder(embedder))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    metric: Metric
+    judge: Judge
+    embedder: Embedder | None
+
+    async def measure(self, record: RagRecord) -> MetricOutcome:
+        evaluation = await evaluate(record, metrics=[self.metric], judge=self.judge, embedder=self.embedder)
+        return evaluation.outcomes[0]
+
+
+async def _check_metric(bench: _Bench, records: Sequence[RagRecord]) -> None:
+    name = bench.metric.name
+    async with asyncio.TaskGroup() as group:
+        runs = [[group.create_task(bench.measure(record)) for record in records] for _ in range(2)]
+    for record, first, second in zip(records, *runs, strict=True):
+        _check_outcome(first.result(), record)
+        assert first.result() == second.result(), (
+            f"{name} gives another result if it measures the same record {record.id} again"
+        )
+    empty = runs[0][1].result()
+    assert empty.label is Label.SKIPPED, f"{name} gives {empty.label} for a record without any part"
+    broken = await replace(bench, judge=ScriptedJudge(_fail)).measure(records[0])
+    asks = not isinstance(broken, MetricFailure) and broken.usage.calls
+    assert not asks, f"{name} gives {broken.label} if the judge fails: let the JudgeError through"
+
+
+def _check_outcome(outcome: MetricOutcome, record: RagRecord) -> None:
+    assert isinstance(outcome, MetricResult), (
+        f"{outcome.metric} fails on {record.id}: {outcome.error_type}: {outcome.message}"
+    )
+    known = {chunk.id for chunk in record.chunks}
+    cited = {chunk_id for verdict in outcome.verdicts for chunk_id in verdict.chunk_ids}
+    cited |= {verdict.chunk_id for verdict in outcome.chunk_verdicts}
+    assert cited <= known, (
+        f"{outcome.metric} names chunks that are not in the record: {sorted(cited - known)}"
+    )
+
+
+def _fail(request: JudgeRequest[BaseModel]) -> BaseModel:
+    raise JudgeUnavailable(f"this judge fails on purpose ({request.step})")
+
+
+def _check_identity(identity: JudgeIdentity) -> None:
+    assert identity.provider, "`identity.provider` is empty: every score records it"
+    assert identity.model, "`identity.model` is empty: every score records it"
+
+
+async def _check_judge(judge: Judge) -> None:
+    checked = _Checked(judge)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(Faithfulness().measure(_WHOLE, StepSession(_WHOLE, checked)))
+    assert checked.answered, "it was never asked"
+
+
+class _Checked:
+    """A judge that checks the replies of another."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.answered = 0
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self._judge.identity
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        reply = await self._judge.ask(request)
+        wanted, given = request.reply_type, type(reply.value)
+        assert isinstance(reply.value, wanted), f"asked for {wanted.__name__}, it gave {given.__name__}"
+        numbers = (reply.usage.calls, reply.usage.input_tokens, reply.usage.output_tokens)
+        assert min(numbers) >= 0, f"its usage is negative: {reply.usage}"
+        self.answered += 1
+        return reply
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
+
+
+async def _check_embedder(embedder: Embedder) -> None:
+    texts = ["How long do refunds take?", "Cats purr.", "How long do refunds take?", "漢字"]
+    vectors = (await embedder.embed(texts)).vectors
+    assert len(vectors) == len(texts), f"{len(texts)} texts gave {len(vectors)} vectors"
+    lengths = {len(vector) for vector in vectors}
+    assert len(lengths) == 1, f"its vectors have several lengths: {sorted(lengths)}"
+    assert all(math.isfinite(number) for vector in vectors for number in vector), "a number is not finite"
+    alike, other = _cosine(vectors[0], vectors[2]), _cosine(vectors[0], vectors[1])
+    assert alike > other, "two equal texts are no more similar than two different ones: is the order kept?"
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    length = math.hypot(*one) * math.hypot(*other)
+    product = sum(left * right for left, right in zip(one, other, strict=True))
+    return product / length if length else 0.0
+
+
+_START_NS: Final = 1_760_000_000_000_000_000
+_AT_ONCE: Final = 20
+_TIMEOUT_S: Final = 30.0
+
+
+async def check_sink(sink: SpanSink, *, taken: Callable[[], Sequence[Span]]) -> None:
+    """Check that the receiver has all spans that a sink accepted, even if the sink is closed during requests.
+
+    ``taken`` returns the receiver's spans in any order. The check closes the sink.
+
+    Raises:
+        AssertionError: the sink broke the contract; the message says how.
+    """
+    assert sink.name, "`name` is empty: people read it in logs"
+    first = _span(0)
+    await _in_time(sink.send(encode([first])), "sending one span")
+    assert first in taken(), "`send` returned, and the receiver does not have the span as it was sent"
+    spans = [_span(number) for number in range(1, _AT_ONCE + 1)]
+    async with asyncio.TaskGroup() as group:
+        sends = [group.create_task(_try_send(sink, span)) for span in spans]
+        await asyncio.sleep(0)  # they are under way
+        await _in_time(sink.aclose(), "closing while requests are under way")
+    await _in_time(sink.aclose(), "closing twice")
+    at_receiver = taken()
+    accepted = [span for span, send in zip(spans, sends, strict=True) if send.result()]
+    lost = sum(span not in at_receiver for span in accepted)
+    assert not lost, f"it accepted {lost} spans before it was closed that the receiver does not have"
+
+
+async def _try_send(sink: SpanSink, span: Span) -> bool:
+    """Return whether the sink accepted the span. If not, it must raise a SendError."""
+    try:
+        await _in_time(sink.send(encode([span])), "sending while the sink is closed")
+    except SendError:
+        return False
+    return True
+
+
+async def _in_time(work: Awaitable[None], what: str) -> None:
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            await work
+    except TimeoutError as exc:
+        raise AssertionError(f"{what} takes more than {_TIMEOUT_S:g} s") from exc
+
+
+def _span(number: int) -> Span:
+    return Span(
+        trace_id=f"{number + 1:032x}",
+        span_id=f"{number + 1:016x}",
+        parent_span_id=None,
+        name=f"span {number}",
+        start_ns=_START_NS,
+        end_ns=_START_NS + 1_000_000,
+        attributes={"number": number, "text": "für Gäste"},
+        resource=Resource(attributes={"service.name": "check"}),
+    )
