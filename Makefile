@@ -50,21 +50,21 @@ fast := $(addprefix tests/,architecture conformance docs integration/cli reading
 test-fast: venv ## run the tests that need no server and no process, in a minute
 	$(bin)/python -m pytest -m "not slow" -n auto $(fast) $(ARGS)
 
-# Faults, floods and simulations: an hour and more, before an issue is closed and not with each push.
-at_night := tests/faults tests/fuzz tests/soak tests/statistics
 laws := tests/conformance tests/unit $(addprefix tests/integration/collector/,test_hold_law.py test_order_machine.py)
 
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends) ## run all tests, two for each core at a time (ARGS="-k carrier")
-	$(bin)/python -m pytest -n $(workers) $(addprefix --ignore=,$(at_night)) $(ARGS)
+	$(bin)/python -m pytest -n $(workers) -m "not night" $(ARGS)
 
-backends: venv $(frameworks)/.project-installed ## get what tests run beside ragtrace: Jaeger, Tempo, Kafka, Phoenix, frameworks … (30 minutes, 4 GB, once)
+backends: venv ## get what tests run beside ragtrace: Jaeger, Tempo, Kafka, a small language model … (30 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
-	@for name in kafka jaeger tempo helm otelcol phoenix; do tests/backends/build.sh $$name || exit 1; done
-	$(bin)/python -m tests.stories
+	@for name in kafka jaeger tempo helm otelcol; do tests/backends/build.sh $$name || exit 1; done
 
-# Each is a program that takes options: `python -m tests.faults --help`.
-nightly: venv ## the tests that take an hour: faults, several collectors, soak, fuzz, statistics, mutants, benchmarks
-	$(bin)/python -m pytest -n $(workers) $(at_night)
+# An hour and more, before an issue is closed and not with each push: every framework and Phoenix, faults, floods and simulations.
+# Each of the last is a program that takes options: `python -m tests.faults --help`.
+nightly: venv backends $(frameworks)/.project-installed ## the tests that take an hour: frameworks, faults, several collectors, soak, fuzz, mutants …
+	tests/backends/build.sh phoenix
+	$(bin)/python -m tests.stories
+	$(bin)/python -m pytest -n $(workers) -m night
 	$(bin)/python -m pytest -n $(workers) -m "not backend" --hypothesis-profile=nightly $(laws)
 	for name in faults statistics soak.cluster soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
 

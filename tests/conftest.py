@@ -47,6 +47,8 @@ _BACKEND_FIXTURES = {
     "postgres",
     "browser",
 }
+_AT_NIGHT = {"frameworks", "phoenix"}
+"""What takes minutes to install or to start."""
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
@@ -70,8 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _BACKEND_FIXTURES & fixtures:
             item.add_marker(pytest.mark.backend)
             item.add_marker(pytest.mark.slow)
-        if "phoenix" in fixtures:  # it takes minutes to start
+        if _AT_NIGHT & fixtures:
             item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.night)
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_in_parallel if _IS_WORKER else _one_by_one)
@@ -163,7 +166,7 @@ def gguf() -> Path:
 def frameworks() -> Path:
     """Find the interpreter that has the frameworks and others' instrumentations. It has no pytest."""
     python = Path(__file__).parents[1] / ".venv-frameworks" / "bin" / "python"
-    return required(python, reason=".venv-frameworks is not there: run `make backends` (minutes, once)")
+    return required(python, reason="it takes minutes, once: `make .venv-frameworks`")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.patience import PATIENCE_S
 
-__all__ = ["CollectorProcess", "collector_process"]
+__all__ = ["CollectorProcess", "collector_process", "settings_of"]
 
 RAGTRACE = (sys.executable, "-m", "ragtrace.cli")
 
@@ -39,6 +39,18 @@ class CollectorProcess:
         """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
+
+
+def settings_of(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Return a configuration that is quick, listens on free ports and writes carriers to ``out.jsonl``."""
+    return {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+        **changes,
+    }
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def test_answers_in_jaeger_get_their_verdicts_in_the_same_traces_once(
     assert (second["already_evaluated"], second["sent"], judge.calls) == (ANSWERS, 0, CALLS)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.night)])
 def test_run_that_is_stopped_goes_on_without_a_second_bill(
     how: signal.Signals, jaeger: Jaeger, judge: JudgeServer
 ) -> None:
@@ -144,6 +144,7 @@ def test_answers_in_tempo_get_their_verdicts_in_the_same_traces_once(
 
 
 @pytest.mark.long
+@pytest.mark.night
 def test_answers_two_days_old_are_found_in_tempo_and_so_are_their_verdicts(
     tmp_path: Path, judge: JudgeServer
 ) -> None:

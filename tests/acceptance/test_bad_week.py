@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from ragtrace.traces.otlp import encode
-from tests.acceptance.collector_process import collector_process
+from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.process import eventually
 from tests.integration.cli.program import json_lines, run
 from tests.patience import PATIENCE_S
@@ -36,15 +36,7 @@ def test_a_bad_week_becomes_a_test_set_and_the_gate_says_when_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": None},
-        "assemble": {"quiet_period": "200ms", "deadline": "5s"},
-        "judge": {"use": "scripted"},
-        "store": {"path": str(tmp_path / "store.db")},
-        "ui": {"listen": "127.0.0.1:0"},
-        "export": [{"endpoint": f"otlp-file:{tmp_path / 'carriers.jsonl'}"}],
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    config = settings_of(tmp_path, judge={"use": "scripted"}, ui={"listen": "127.0.0.1:0"})
     with collector_process(tmp_path, config) as collector:
         with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
             for number in range(ANSWERS):

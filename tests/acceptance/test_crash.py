@@ -11,12 +11,13 @@ import grpc
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.process import eventually
+from tests.integration.collector.running import carriers_in
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 from tests.timeless import without_durations
@@ -29,20 +30,10 @@ VOLATILE = {semconv.EVAL_RUN_ID, semconv.EVAL_STARTED_AT, semconv.EVAL_DURATION_
 
 
 def config_of(folder: Path, judge: JudgeServer) -> Mapping[str, Any]:
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {
-            "use": "openai:rule",
-            "base_url": judge.base_url,
-            "api_key_env": "JUDGE_KEY",
-            "max_concurrency": CONCURRENCY,
-        },
-        "attach": {"carrier_time": "target"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    rule = {"use": "openai:rule", "base_url": judge.base_url, "api_key_env": "JUDGE_KEY"}
+    return settings_of(
+        folder, judge={**rule, "max_concurrency": CONCURRENCY}, attach={"carrier_time": "target"}
+    )
 
 
 def send(collector: CollectorProcess, first: int, last: int) -> None:
@@ -54,9 +45,7 @@ def send(collector: CollectorProcess, first: int, last: int) -> None:
 
 
 def carriers(folder: Path) -> Sequence[Span]:
-    file = folder / "out.jsonl"
-    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
-    return [span for line in lines for span in decode_json(line)]
+    return carriers_in(folder / "out.jsonl")
 
 
 def settled(spans: Sequence[Span]) -> list[Span]:

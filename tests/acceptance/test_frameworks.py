@@ -20,7 +20,7 @@ from ragtrace.model import RagRecord
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
 from tests.model_server import model_environment, running_model_server
 from tests.patience import PATIENCE_S
@@ -143,14 +143,12 @@ def place(
     """Start every application that a chosen test asks for, two at a time: imports take most of it."""
     folder = tmp_path_factory.mktemp("frameworks")
     file = folder / "spans.jsonl"
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "telemetry": {"listen": None},
-        "assemble": {"quiet_period": "500ms", "deadline": "2s"},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{file}", "forward": True}],
-        "store": {"path": str(folder / "store.db")},
-    }
+    config = settings_of(
+        folder,
+        assemble={"quiet_period": "500ms", "deadline": "2s"},
+        judge={"use": "lexical"},
+        export=[{"endpoint": f"otlp-file:{file}", "forward": True}],
+    )
     pool = ThreadPoolExecutor(2)
     with running_model_server() as model_url, collector_process(folder, config) as collector:
         place = Place(python=frameworks, collector=collector, model_url=model_url, file=file)

@@ -12,7 +12,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode, encode
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually
@@ -27,14 +27,8 @@ TRACES = 30
 
 
 def config_of(folder: Path, back_end: str) -> dict[str, Any]:
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "attach": {"mode": "hold"},
-        "export": [{"endpoint": f"grpc://{back_end}", "forward": True}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    export = [{"endpoint": f"grpc://{back_end}", "forward": True}]
+    return settings_of(folder, attach={"mode": "hold"}, export=export)
 
 
 def send(collector: CollectorProcess, request: bytes) -> None:

@@ -13,14 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import decode_json, encode, encode_json
+from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.kafka_server import PASSWORD, USERNAME, Kafka, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
+from tests.integration.collector.running import carriers_in
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -40,30 +41,19 @@ def config_of(
     **kafka: Any,
 ) -> dict[str, Any]:
     """Return the configuration of a collector that has no other receiver."""
-    return {
-        "receive": {
-            "grpc": None,
-            "http": None,
-            "kafka": {
-                "brokers": broker,
-                "topics": topic,
-                "group": f"group-of-{topic}",
-                "options": {"session.timeout.ms": "6000", **(options or {})},
-                **kafka,
-            },
-        },
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
+    read = {
+        "brokers": broker,
+        "topics": topic,
+        "group": f"group-of-{topic}",
+        "options": {"session.timeout.ms": "6000", **(options or {})},
+        **kafka,
     }
+    receive = {"grpc": None, "http": None, "kafka": read}
+    return settings_of(folder, receive=receive, judge={"use": "lexical"})
 
 
 def carriers(folder: Path) -> Sequence[Span]:
-    file = folder / "out.jsonl"
-    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
-    return [span for line in lines for span in decode_json(line)]
+    return carriers_in(folder / "out.jsonl")
 
 
 def await_carriers(folder: Path, count: int) -> Sequence[Span]:
@@ -99,7 +89,11 @@ def await_committed(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    "write", [encode, lambda spans: encode_json(spans).encode()], ids=["protobuf", "json"]
+    "write",
+    [
+        pytest.param(encode, id="protobuf"),
+        pytest.param(lambda spans: encode_json(spans).encode(), id="json", marks=pytest.mark.night),
+    ],
 )
 def test_a_trace_in_a_topic_gets_its_verdict(
     kafka: Kafka, tmp_path: Path, write: Callable[[Sequence[Span]], bytes]
@@ -182,8 +176,11 @@ service:
 
 @pytest.mark.parametrize(
     ("mode", "committed", "again"),
-    [("dies", {}, ANSWERS), ("goes-on", {}, ANSWERS), ("dies-behind", {0: ANSWERS}, 0)],
-    ids=["before", "without", "behind"],
+    [
+        pytest.param("dies", {}, ANSWERS, id="before"),
+        pytest.param("goes-on", {}, ANSWERS, id="without", marks=pytest.mark.night),
+        pytest.param("dies-behind", {0: ANSWERS}, 0, id="behind", marks=pytest.mark.night),
+    ],
 )
 def test_a_collector_that_dies_around_a_commit_judges_all_once(
     kafka: Kafka,
@@ -263,7 +260,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_and_reading_goes_on(
     assert SECRET not in (tmp_path / "store.db").read_bytes()
 
 
-@pytest.mark.parametrize("dead_letter", [None, "no-such-topic"])
+@pytest.mark.parametrize("dead_letter", [pytest.param(None, marks=pytest.mark.night), "no-such-topic"])
 def test_without_a_dead_letter_topic_the_ledger_knows(
     kafka: Kafka, tmp_path: Path, dead_letter: str | None
 ) -> None:
@@ -314,6 +311,7 @@ def test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies(
     assert sorted(span.trace_id for span in found) == [trace_id_of(number) for number in range(len(traces))]
 
 
+@pytest.mark.night
 def test_a_broker_may_come_later_and_go_for_a_while(kafka_jars: Path, tmp_path: Path) -> None:
     ports = free_ports(4)
     topic, broker = "later", f"127.0.0.1:{ports[0]}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ragtrace
-from tests.acceptance.collector_process import collector_process
+from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger, JsonTrace
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
@@ -81,15 +81,8 @@ def carrier_of(trace: JsonTrace) -> Mapping[str, Any]:
 
 
 def config_of(folder: Path, export: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "telemetry": {"listen": None},
-        "assemble": {"quiet_period": "200ms", "deadline": "5s"},
-        "judge": {"use": "scripted"},
-        "evaluate": {"metrics": [{"name": "faithfulness", "threshold": 0.9}]},
-        "export": export,
-        "store": {"path": str(folder / "store.db")},
-    }
+    evaluate = {"metrics": [{"name": "faithfulness", "threshold": 0.9}]}
+    return settings_of(folder, judge={"use": "scripted"}, evaluate=evaluate, export=export)
 
 
 def run_application(service: str, endpoint: str) -> None:

@@ -11,7 +11,7 @@ import ragtrace
 from ragtrace.answers.carrier import read_carrier
 from ragtrace.cli.demo_run import PEOPLE_JUDGE, DemoAnswer, VerdictFile, ask, load_sample
 from ragtrace.model import MetricResult
-from tests.acceptance.collector_process import collector_process
+from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.process import eventually
 
 pytestmark = pytest.mark.slow
@@ -23,16 +23,8 @@ SAMPLE = {answer.id: answer for answer in load_sample()}
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, MetricResult]:
     """Send all 24 through a collector, and read the verdicts off its carriers; by the answers' ids."""
     folder = tmp_path_factory.mktemp("people")
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": None},
-        "telemetry": {"listen": None},
-        "assemble": {"quiet_period": "200ms", "deadline": "5s"},
-        "judge": {"use": PEOPLE_JUDGE},
-        "export": [{"endpoint": f"otlp-file:{folder / 'verdicts.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-    }
-    file, read = VerdictFile(folder / "verdicts.jsonl"), {}
-    with collector_process(folder, config) as collector:
+    file, read = VerdictFile(folder / "out.jsonl"), {}
+    with collector_process(folder, settings_of(folder, judge={"use": PEOPLE_JUDGE})) as collector:
         sent = ask_all(f"http://127.0.0.1:{collector.grpc_port}")
 
         def all_are_judged() -> bool:

@@ -14,11 +14,12 @@ from typing import Any
 import grpc
 import pytest
 
-from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.otlp import encode
 from ragtrace_collector.ledger import MOST_CRASHES
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
 from tests.integration.collector import broken_metric
+from tests.integration.collector.running import carriers_in
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -30,15 +31,7 @@ POISON = 7
 
 def config_of(folder: Path) -> Mapping[str, Any]:
     copy(broken_metric.__file__, folder / "broken.py")
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {"max_concurrency": 4},
-        "evaluate": {"metrics": ["./broken.py:Broken"]},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    return settings_of(folder, judge={"max_concurrency": 4}, evaluate={"metrics": ["./broken.py:Broken"]})
 
 
 def send(collector: CollectorProcess) -> None:
@@ -55,9 +48,7 @@ def outcomes(folder: Path) -> dict[str, str]:
 
 
 def judged(folder: Path) -> list[str]:
-    file = folder / "out.jsonl"
-    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
-    return [span.trace_id for line in lines for span in decode_json(line)]
+    return [span.trace_id for span in carriers_in(folder / "out.jsonl")]
 
 
 def test_an_answer_that_kills_its_process_is_set_aside_and_all_others_are_judged(tmp_path: Path) -> None:

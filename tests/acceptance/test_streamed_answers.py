@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import re
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 import ragtrace
 from tests.acceptance.running_application import Seen, seen_of_application
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "How long do refunds take?"
 PIECES = ("Refunds take ", "14 days.")
 READER_WENT_AWAY = "its reader went away before the end"
@@ -227,44 +222,3 @@ async def test_stream_that_ended_early_is_incomplete_and_says_why(
     assert [(gap["part"], gap["reason"]) for gap in record["gaps"]] == [("answer", "incomplete")]
     assert reason in record["gaps"][0]["detail"]
     assert "incomplete" in await told.why()
-
-
-@pytest.mark.slow
-async def test_example_of_the_capture_page_is_judged_word_for_word(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "instrument.md").read_text("utf-8")
-    (block,) = re.findall(r"```python\n((?:(?!```).)*?yield from complete(?:(?!```).)*)```", page, re.DOTALL)
-
-    def application(endpoint: str) -> None:
-        exec(block.replace("http://localhost:4327", endpoint), {"__name__": "example"})
-
-    told = await seen_of_application(tmp_path, application)
-    report, _ = await told.backfilled()
-    assert (dict(told.outcomes), told.names) == ({"judged": 1}, ["evaluation pass"])
-    assert report["judged"] == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("route", ["/ask", "/stream"])
-async def test_routes_of_the_fastapi_example_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str
-) -> None:
-    async def application(endpoint: str) -> None:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        spec = importlib.util.spec_from_file_location(
-            "fastapi_rag", ROOT / "examples" / "fastapi_rag" / "app.py"
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, "fastapi_rag", module)
-        spec.loader.exec_module(module)
-        transport = httpx.ASGITransport(app=module.app)
-        async with (
-            module.lifespan(module.app),
-            httpx.AsyncClient(transport=transport, base_url="http://service") as client,
-        ):
-            reply = await client.post(route, json={"question": "How long is the warranty?"})
-            assert "24 months" in reply.text
-
-    told = await seen_of_application(tmp_path, application)
-    assert (dict(told.outcomes), told.names) == ({"judged": 1}, ["evaluation pass"])

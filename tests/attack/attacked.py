@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from ragtrace.traces.otlp import encode
-from tests.acceptance.collector_process import CollectorProcess
+from tests.acceptance.collector_process import CollectorProcess, settings_of
 from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["idle_config", "readiness", "send", "stored_traces"]
@@ -19,16 +19,13 @@ __all__ = ["idle_config", "readiness", "send", "stored_traces"]
 
 def idle_config(folder: Path, *, store: Path | None = None, **changes: Any) -> Mapping[str, Any]:
     """Return a configuration by which spans are kept and nothing is done with them for a while."""
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+    own = {
         "assemble": {"quiet_period": "10m", "deadline": "10m"},
         "judge": {"use": "scripted"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(store or folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
         "drain_timeout": "0s",
-        **changes,
     }
+    return settings_of(folder, **own | changes)
 
 
 def send(collector: CollectorProcess, numbers: Sequence[int]) -> list[str]:

@@ -127,16 +127,17 @@ CLIENTS: Final = {
 """By name. The command line's own, and the exporters of the SDK, have tests of their own."""
 
 
-def measure(name: str, url: str) -> None:
-    """Ask once; print the peak of memory in bytes before and after, and what was said."""
-    client = CLIENTS[name]
-    before = peak_bytes()
-    try:
-        asyncio.run(client.ask(url, 60))
-        said = "nothing"
-    except client.error as exc:
-        said = f"{type(exc).__name__}: {exc}"
-    print(before, peak_bytes(), said, sep="\n")
+def measure(url: str, *names: str) -> None:
+    """Ask by each; print the peak of memory in bytes before, and after each with what was said."""
+    print(peak_bytes())
+    for name in names:
+        client = CLIENTS[name]
+        try:
+            asyncio.run(client.ask(url, 60))
+            said = "nothing"
+        except client.error as exc:
+            said = type(exc).__name__
+        print(peak_bytes(), said)
 
 
 def peak_bytes() -> int:

@@ -344,7 +344,13 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGINT, id="stopped"),
+        pytest.param(signal.SIGQUIT, id="killed", marks=pytest.mark.night),
+    ],
+)
 def test_senders_are_put_off_while_it_is_away_and_what_was_acknowledged_is_judged_once(
     server: Postgres, how: signal.Signals, tmp_path: Path
 ) -> None:

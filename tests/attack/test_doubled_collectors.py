@@ -50,7 +50,13 @@ def with_another_lock_file(store: Path, folder: Path) -> Path:
     return store
 
 
-WAYS = [by_symlink, by_symlinked_folder, by_hard_link, without_lock_file, with_another_lock_file]
+WAYS = [
+    *(by_hard_link, with_another_lock_file),
+    *(
+        pytest.param(way, marks=pytest.mark.night)
+        for way in (by_symlink, by_symlinked_folder, without_lock_file)
+    ),
+]
 Way = Callable[[Path, Path], Path]
 
 

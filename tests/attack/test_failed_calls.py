@@ -28,7 +28,7 @@ from ragtrace.model import Usage
 from ragtrace.process import SystemClock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.replies import ANSWER
 from tests.attack.attacked import send
 from tests.attack.hostile_judge import HostileJudge, Rule, Said, completion, hostile_judge, well
@@ -76,7 +76,13 @@ def spent(folder: Path) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("storm", STORMS)
+@pytest.mark.parametrize(
+    "storm",
+    [
+        pytest.param(storm, marks=[pytest.mark.night] * (storm in {"429", "503", "409", "cut", "no JSON"}))
+        for storm in STORMS
+    ],
+)
 async def test_no_storm_of_failures_passes_a_limit_of_calls(tmp_path: Path, storm: str) -> None:
     answers, most = 40, 24
     with hostile_judge(STORMS[storm]) as judge:
@@ -100,9 +106,15 @@ def done(collector: Collector) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["hangs", "hangs after a reply of no form"])
-def test_a_limit_of_calls_holds_over_kills(tmp_path: Path, way: str) -> None:
-    most, kills = 9, 12
+@pytest.mark.parametrize(
+    ("way", "most"),
+    [
+        ("hangs after a reply of no form", 5),
+        pytest.param("hangs", 9, marks=pytest.mark.night),
+    ],
+)
+def test_a_limit_of_calls_holds_over_kills(tmp_path: Path, way: str, most: int) -> None:
+    kills = 12
     replies = [Said(hangs=True)] if way == "hangs" else [completion_of_no_form] * 2 + [Said(hangs=True)]
     with hostile_judge(lambda _: Said(hangs=True)) as judge:
         for _ in range(kills):
@@ -143,22 +155,13 @@ def following(replies: list[Any]) -> Rule:
 
 
 def process_config(folder: Path, judge: HostileJudge, most: int) -> Mapping[str, Any]:
-    return {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "judge": {
-            "use": "openai:m",
-            "base_url": judge.base_url,
-            "sentinel_rate": 0,
-            "timeout": "10m",
-            "max_concurrency": 1,
-        },
-        "evaluate": {"deadline": "12h"},
-        "budget": {"live": {"month": f"{most} calls"}},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    slow = {"sentinel_rate": 0, "timeout": "10m", "max_concurrency": 1}
+    return settings_of(
+        folder,
+        judge={"use": "openai:m", "base_url": judge.base_url, **slow},
+        evaluate={"deadline": "12h"},
+        budget={"live": {"month": f"{most} calls"}},
+    )
 
 
 def is_spent(collector: CollectorProcess) -> bool:

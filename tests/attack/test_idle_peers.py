@@ -19,7 +19,7 @@ from ragtrace_collector.receive import grpc as grpc_receiver
 from ragtrace_collector.receive import intake as room
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.web import connections as crowd
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.integration.collector.running import (
     PROTOBUF,
     carriers_in,
@@ -58,15 +58,7 @@ def idle_connections(port: int, number: int) -> Iterator[list[socket.socket]]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_1010_idle_connections_shut_neither_receiver(tmp_path: Path) -> None:
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "50ms", "deadline": "2s"},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
-        "store": {"path": str(tmp_path / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
-    with collector_process(tmp_path, config) as collector:
+    with collector_process(tmp_path, settings_of(tmp_path, judge={"use": "lexical"})) as collector:
         ports = (collector.http_port, collector.grpc_port, collector.pages_port)
         with ExitStack() as stack:
             for port in ports:
@@ -237,15 +229,7 @@ def resident_bytes(collector: CollectorProcess) -> int:
 async def test_unfinished_messages_over_grpc_take_bounded_memory_and_others_are_served(
     tmp_path: Path,
 ) -> None:
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "50ms", "deadline": "2s"},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
-        "store": {"path": str(tmp_path / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
-    with collector_process(tmp_path, config) as collector:
+    with collector_process(tmp_path, settings_of(tmp_path, judge={"use": "lexical"})) as collector:
         before = resident_bytes(collector)
         async with unfinished(collector.grpc_port, connections=10, streams=8, size=16 * MIB) as clients:
             await until(lambda: sum(each.sent_bytes for each in clients) > 60 * MIB, deadline_s=60)

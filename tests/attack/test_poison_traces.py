@@ -18,7 +18,7 @@ from ragtrace.cli.app import cli
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ledger import MOST_CRASHES
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.attack.graph_shapes import SHAPES
 from tests.backends.process import eventually
 from tests.integration.collector.running import carriers_in, config_of
@@ -64,15 +64,7 @@ def told_of(folder: Path, number: int) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_trace_that_hangs_every_process_is_set_aside_and_all_others_are_judged(tmp_path: Path) -> None:
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
-        "extract": {"mapping": {"tools": RUNAWAY}},
-        "judge": {"use": "lexical"},
-        "export": [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
-        "store": {"path": str(tmp_path / "store.db")},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    config = settings_of(tmp_path, extract={"mapping": {"tools": RUNAWAY}}, judge={"use": "lexical"})
     for crash in range(MOST_CRASHES):
         with collector_process(tmp_path, config) as collector:
             if not crash:

@@ -24,7 +24,7 @@ from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.ledger import read_ledger
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.attack.power_loss import Disk
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
@@ -50,15 +50,14 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
-    return {
-        "receive": {"grpc": None, "http": "127.0.0.1:0"},
-        "assemble": {"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
-        "judge": {"use": "scripted"},
-        "attach": {"carrier_time": "target"},
-        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
-        "store": {"path": str(folder / "store.db")},
-        "telemetry": {"listen": None},
-    }
+    return settings_of(
+        folder,
+        receive={"grpc": None, "http": "127.0.0.1:0"},
+        assemble={"quiet_period": "50ms", "deadline": "5m", "linger": "1h"},
+        judge={"use": "scripted"},
+        attach={"carrier_time": "target"},
+        telemetry={"listen": None},
+    )
 
 
 def acknowledged_until_the_power_fails(
@@ -125,7 +124,7 @@ def accounted(database: Database) -> tuple[int, int]:
     return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")
 
 
-@pytest.mark.parametrize("answers", [1, 120])
+@pytest.mark.parametrize("answers", [pytest.param(1, marks=pytest.mark.night), 120])
 def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, answers: int
 ) -> None:
@@ -190,7 +189,7 @@ IDLE: Final[Mapping[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("sync", [8, 15, 25, 35])
+@pytest.mark.parametrize("sync", [15, *(pytest.param(each, marks=pytest.mark.night) for each in (8, 25, 35))])
 def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
@@ -207,7 +206,7 @@ def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
     assert delivered(disk.root / "store.db") <= carriers(folder).keys()
 
 
-@pytest.mark.parametrize("luck", LUCKS)
+@pytest.mark.parametrize("luck", [0.0, *(pytest.param(each, marks=pytest.mark.night) for each in LUCKS[1:])])
 def test_a_log_that_is_brought_into_the_store_when_the_power_fails_loses_nothing(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, luck: float
 ) -> None:

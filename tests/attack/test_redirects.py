@@ -18,7 +18,8 @@ from tests.rag_spans import trace_id_of
 
 pytestmark = pytest.mark.slow
 
-STATUSES = (301, 302, 303, 307, 308)
+STATUSES = (302, 307)
+"""After the first, a client that follows asks for the page; after the second, it sends all again."""
 
 
 @pytest.fixture

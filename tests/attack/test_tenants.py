@@ -275,8 +275,20 @@ def test_whatever_another_tenant_sends_the_verdict_is_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", [True, False], ids=["in the store", "in the back end alone"])
-@pytest.mark.parametrize("tenants", ["on carriers", "on all", "on nothing"])
+@pytest.mark.parametrize(
+    ("tenants", "kept"),
+    [
+        ("on nothing", True),
+        ("on carriers", False),
+        *(
+            pytest.param(tenants, kept, marks=pytest.mark.night)
+            for tenants, kept in (
+                *(("on carriers", True), ("on all", True)),
+                *(("on all", False), ("on nothing", False)),
+            )
+        ),
+    ],
+)
 async def test_who_sends_with_anothers_ids_reads_nothing_of_it_on_any_page(
     tmp_path: Path, kept: bool, tenants: str
 ) -> None:

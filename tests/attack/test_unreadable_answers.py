@@ -82,7 +82,7 @@ def deliverer_of(collector: object) -> DeliverStage:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "answer", [BROKEN, pytest.param(CUT, marks=pytest.mark.long)], ids=["no gzip", "cut off"]
+    "answer", [BROKEN, pytest.param(CUT, marks=pytest.mark.night)], ids=["no gzip", "cut off"]
 )
 async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Path, answer: Answer) -> None:
     """By a clock of the test's: a look each second, as the stage does it."""

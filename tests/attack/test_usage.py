@@ -38,18 +38,10 @@ pytestmark = pytest.mark.slow
 
 ABSURD: Mapping[str, object] = {
     "negative": {"prompt_tokens": -1_000_000_000, "completion_tokens": 20},
-    "negative output": {"prompt_tokens": 100, "completion_tokens": -1_000_000_000},
-    "huge": {"prompt_tokens": 10**18, "completion_tokens": 20},
     "beyond 64 bits": {"prompt_tokens": 10**30, "completion_tokens": 10**30},
-    "huge output": {"prompt_tokens": 100, "completion_tokens": 10**18},
     "null": {"prompt_tokens": None, "completion_tokens": None},
     "strings": {"prompt_tokens": "100", "completion_tokens": "x" * 1000},
-    "parts of tokens": {"prompt_tokens": 0.5, "completion_tokens": 1e-9},
-    "huge floats": {"prompt_tokens": 1e300, "completion_tokens": 1e300},
-    "infinite": {"prompt_tokens": float("inf"), "completion_tokens": float("inf")},
-    "no number": {"prompt_tokens": float("nan"), "completion_tokens": float("nan")},
-    "truth": {"prompt_tokens": True, "completion_tokens": True},
-    "lists": {"prompt_tokens": [100], "completion_tokens": {}},
+    "no number": {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
     "details": {
         "prompt_tokens": 100,
         "completion_tokens": 20,
@@ -63,10 +55,11 @@ ABSURD: Mapping[str, object] = {
         "completion_tokens_details": [1],
     },
     "no usage": None,
-    "a number": 100,
     "a text": "100 tokens",
-    "a list": [100, 20],
 }
+"""One of each kind; numbers of any kind are the subject of laws."""
+FEW = ("negative", "details", "a text")
+"""For doors behind which the same reader stands."""
 NOT_DOUBTED = {"null", "details that are none", "no usage"}
 CALLS = 2
 
@@ -185,7 +178,7 @@ def test_what_a_plug_in_says_is_bounded_by_the_estimate(
 # --- embedders and batches
 
 
-@pytest.mark.parametrize("usage", ABSURD)
+@pytest.mark.parametrize("usage", FEW)
 async def test_embedders_are_believed_no_more(tmp_path: Path, usage: str) -> None:
     data = [{"index": 0, "embedding": [1.0]}]
     answer = json.dumps({"data": data, "usage": ABSURD[usage]}).encode()
@@ -207,7 +200,7 @@ async def test_embedders_are_believed_no_more(tmp_path: Path, usage: str) -> Non
                     assert number <= tokens <= most
 
 
-@pytest.mark.parametrize("usage", ABSURD)
+@pytest.mark.parametrize("usage", FEW)
 async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
     def model(body: Mapping[str, Any]) -> tuple[int, Any]:
         return 200, json.loads(completion(body, ABSURD[usage], text="Yes."))

@@ -43,6 +43,8 @@ ABSURD = [
     "Fri, 31 Dec 99999999999 23:59:59 GMT",
 ]
 STRANGE = ["-1", "-99999999999", "NaN", "1e400", "inf", "soon", "", " ", "²", "1, 2", "Mon, 32 Foo", "\x00"]
+FEW = (ABSURD[0], ABSURD[3], "-99999999999", "NaN")
+"""For those who ask the same reader of headers."""
 
 
 def config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
@@ -113,7 +115,7 @@ def test_what_a_plug_in_says_it_was_asked_for_has_an_end_too(told_s: float) -> N
 # --- a judge
 
 
-@pytest.mark.parametrize("wait", ABSURD, ids=range(len(ABSURD)))
+@pytest.mark.parametrize("wait", FEW[:2])
 async def test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answers(
     tmp_path: Path, wait: str
 ) -> None:
@@ -144,7 +146,7 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
         assert 5 < judge.requests <= 2 + 600 / 20
 
 
-@pytest.mark.parametrize("wait", [*STRANGE[:4], "-99999999999", "0"])
+@pytest.mark.parametrize("wait", [*FEW[2:], "0"])
 async def test_a_wait_that_makes_no_sense_is_none_and_answers_are_judged(tmp_path: Path, wait: str) -> None:
     moods = iter([pausing(wait)])
     with hostile_judge(lambda body: next(moods, None) or well(body)) as judge:
@@ -182,7 +184,7 @@ async def stops(spans: Stepped) -> Sequence[Measurement]:
 # --- a back end
 
 
-@pytest.mark.parametrize("wait", [*ABSURD, *STRANGE[:5]])
+@pytest.mark.parametrize("wait", FEW)
 async def test_a_back_end_that_asks_for_ever_gets_its_spans_when_it_takes_them(
     tmp_path: Path, wait: str
 ) -> None:
@@ -238,7 +240,7 @@ async def test_what_retry_info_asks_for_has_an_end(seconds: int, nanos: int, wai
     assert caught.value.retry_after_s == wait_s
 
 
-@pytest.mark.parametrize("wait", [*ABSURD, *STRANGE[:5]])
+@pytest.mark.parametrize("wait", FEW)
 async def test_a_reader_waits_no_longer_than_it_would_by_itself(wait: str) -> None:
     waits: list[float] = []
 

@@ -19,25 +19,34 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ragtrace.errors import InputError
+from tests.benchmarks import recording
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording import history
-from tests.benchmarks.recording.band import Comparison, Place, compare
-from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of
-from tests.benchmarks.recording.machine import Onlooker, this_commit, this_machine
-from tests.benchmarks.recording.result import summary, table_of
+from tests.benchmarks.recording import (
+    Circumstances,
+    Comparison,
+    Entry,
+    Onlooker,
+    Place,
+    compare,
+    entry_of,
+    summary,
+    table_of,
+    this_commit,
+    this_machine,
+)
 from tests.benchmarks.suite import BENCHMARKS, Benchmark
 
 
 def main(
     arguments: Sequence[str] | None = None,
     *,
-    folder: Path = history.HISTORY,
+    folder: Path = recording.HISTORY,
     benchmarks: Sequence[Benchmark] = BENCHMARKS,
 ) -> int:
     """Run benchmarks; return the exit code: 1 if a check found a worse ratio, 2 if the input is wrong."""
     options = _options(arguments, [each.name for each in benchmarks])
     try:
-        known, peers = history.read(folder), Peers.of(options.peers_python)
+        known, peers = recording.read(folder), Peers.of(options.peers_python)
     except InputError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 2
@@ -45,7 +54,7 @@ def main(
     comparisons: list[Comparison] = []
     for found in _measured(chosen, peers):
         if options.records:
-            history.append(found, folder)  # at once: a run that is interrupted keeps what it has
+            recording.append(found, folder)  # at once: a run that is interrupted keeps what it has
         compared = [compare(each, known) for each in found]
         if compared:
             print(table_of(compared), end="\n\n", flush=True)

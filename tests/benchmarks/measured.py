@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-__all__ = ["Rest", "Server", "table"]
+__all__ = ["Server", "table"]
 
 _CPU_OF_PROCESS = 2
 """With the complement of a process id before it, Linux' clock of what all its threads ran, in nanoseconds."""
@@ -18,15 +17,6 @@ _REST_S = 0.015
 _POLL_S = 0.1
 _IDLE_POLLS = 6
 _LONGEST_S = 60.0
-
-
-class Rest(NamedTuple):
-    """When a server had done everything."""
-
-    cpu_s: float
-    """What it had used until then."""
-    since: float
-    """On the clock of ``time.perf_counter``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +40,16 @@ class Server:
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _tree(self.pid))
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
-    def at_rest(self) -> Rest:
-        """Wait until nothing was done for a while: what was put off is counted, too. Blocks."""
-        last, still, since = self.cpu_s(), 0, time.perf_counter()
-        deadline = since + _LONGEST_S
+    def at_rest(self) -> float:
+        """Wait until nothing was done for a while, and return the CPU seconds by then. Blocks."""
+        last, still = self.cpu_s(), 0
+        deadline = time.perf_counter() + _LONGEST_S
         while still < _IDLE_POLLS and time.perf_counter() < deadline:
             time.sleep(_POLL_S)
             now = self.cpu_s()
-            if now - last > _REST_S:
-                still, since = 0, time.perf_counter()
-            else:
-                still += 1
+            still = 0 if now - last > _REST_S else still + 1
             last = now
-        return Rest(last, since)
+        return last
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:

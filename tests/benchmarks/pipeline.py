@@ -1,35 +1,26 @@
-"""Measure the collector as a whole: evaluations a second, what one costs, and how soon a score is there.
+"""The collector under a load of answers, with a stub as its judge and a receiver that notes when scores come.
 
-    python -m tests.benchmarks.pipeline [--answers 300] [--at-once 64] [--seconds 15]
-
-A stub in another process plays the judge: it answers as a sane model would, at once or after a latency.
-Answers of the size that `judge_cost` measures (five chunks, six claims) come in by OTLP/gRPC, are judged for
-faithfulness, and their scores go out to a receiver that notes when they came.
-
+The stub, in another process, answers as a sane model would, at once or after a latency. Answers of the size
+that `judge_cost` measures (five chunks, six claims) come in by OTLP/gRPC and are judged for faithfulness.
 *CPU an evaluation* is the processor time of the whole collector: OTLP in, store, extraction, requests to the
-judge, checks of its replies, carrier, delivery. Beside it stand the library alone (`evaluate()` on a record)
-and the floors: the same requests, posted and read by an HTTP client and nothing more. *Answer to score* is
-the time from the acknowledgement of an answer's spans to its scores at the receiver, at five answers a
-second; the quiet period (1 s) and the judge's latency (twice half a second) are part of it.
+judge, checks of its replies, carrier, delivery.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
 import math
 import os
 import secrets
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +28,6 @@ from typing import Any, Final
 import aiohttp
 import grpc
 import httpx
-from openai import AsyncOpenAI
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -56,84 +46,24 @@ from ragtrace.traces.trace import Span, Trace
 from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 from tests.benchmarks.judge_cost import subject
-from tests.benchmarks.measured import Server, table
+from tests.benchmarks.measured import Server
 from tests.rag_spans import rag_trace
 
 EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LATENCY_S: Final = 0.5
 QUIET_S: Final = 1.0
-A_SECOND: Final = 5
 WARM_UP: Final = 20
 SCORE: Final = f"{semconv.SCORE_PREFIX}faithfulness"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--answers", type=int, default=300)
-    parser.add_argument("--at-once", type=int, default=64)
-    parser.add_argument("--seconds", type=int, default=15)
-    options = parser.parse_args()
-    with ExitStack() as stack:
-        stub = stack.enter_context(running_stub())
-        scores = stack.enter_context(Scores.receiving())
-        print(table(costs(stub, scores, options.answers, options.at_once)), end="\n\n")
-        modes = [paced(stub, scores, mode, options.at_once, options.seconds) for mode in ("append", "hold")]
-        print(table(modes))
-
-
-def costs(stub: str, scores: Scores, answers: int, at_once: int) -> list[dict[str, object]]:
-    """Measure the collector at its limit, the library and the floor."""
-    rows = []
-    for latency_s in (0.0, LATENCY_S):
-        found = at_limit(stub, scores, latency_s, answers, at_once)
-        rows.append(row(f"collector, judge takes {latency_s:g} s", *found))
-    configure(stub, latency_s=0.0)
-    bodies = asyncio.run(requests_of_one_evaluation(stub))
-    others = {
-        "evaluate() alone": library,
-        f"floor: {len(bodies)} requests by aiohttp": floor,
-        f"floor: {len(bodies)} requests by openai over httpx": sdk_floor,
-    }
-    for name, cost in others.items():
-        rows.append(row(name, *asyncio.run(cost(stub, bodies, answers, at_once)), None))
-    return rows
-
-
-def at_limit(
-    stub: str, scores: Scores, latency_s: float, answers: int, at_once: int
-) -> tuple[float, float, float]:
-    """Measure the collector at its limit: evaluations a second, CPU ms each, and its memory in MB."""
+def at_limit(stub: str, scores: Scores, latency_s: float, answers: int, at_once: int) -> tuple[float, float]:
+    """Measure the collector at its limit: evaluations a second, and CPU ms each."""
     configure(stub, latency_s=latency_s)
-    with collector(stub, scores, "append", at_once) as server:
+    with collector(stub, scores, at_once) as server:
         asyncio.run(send_all(server, new_answers(WARM_UP), scores))
-        before = server.at_rest().cpu_s
+        before = server.at_rest()
         per_s = asyncio.run(send_all(server, new_answers(answers), scores))
-        cpu_ms = (server.at_rest().cpu_s - before) / answers * 1e3
-        return per_s, cpu_ms, server.rss_mb()
-
-
-def row(name: str, per_s: float, cpu_ms: float, rss_mb: float | None) -> dict[str, object]:
-    return {
-        "what": name,
-        "evaluations/s": per_s,
-        "CPU ms an evaluation": cpu_ms,
-        "RSS MB": "" if rss_mb is None else rss_mb,
-    }
-
-
-def paced(stub: str, scores: Scores, mode: str, at_once: int, seconds: int) -> dict[str, object]:
-    """Measure how soon the score of an answer is there, at an easy pace."""
-    configure(stub, latency_s=LATENCY_S)
-    with collector(stub, scores, mode, at_once) as server:
-        taken_s = asyncio.run(send_paced(server, new_answers(A_SECOND * seconds), scores, A_SECOND))
-    cuts = statistics.quantiles(taken_s, n=100)
-    return {
-        "mode": mode,
-        "answers": len(taken_s),
-        "to score, p50 s": cuts[49],
-        "p95 s": cuts[94],
-        "p99 s": cuts[98],
-    }
+        return per_s, (server.at_rest() - before) / answers * 1e3
 
 
 class Scores(TraceServiceServicer):
@@ -201,7 +131,6 @@ def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[s
 def collector(
     stub: str,
     scores: Scores,
-    mode: str,
     at_once: int,
     store: Path | None = None,
 ) -> Iterator[Server]:
@@ -211,8 +140,7 @@ def collector(
             "receive": {"grpc": "127.0.0.1:0", "http": None},
             "assemble": {"quiet_period": f"{QUIET_S}s"},
             "judge": {"use": "openai:stub", "base_url": f"{stub}/v1", "max_concurrency": at_once},
-            "attach": {"mode": mode},
-            "export": [{"endpoint": scores.endpoint, "forward": mode == "hold"}],
+            "export": [{"endpoint": scores.endpoint}],
             "store": {"path": str(store or Path(folder) / "store.db")},
             "telemetry": {"listen": None},
             "drain_timeout": "0s",
@@ -282,7 +210,7 @@ async def send_paced(
 async def requests_of_one_evaluation(stub: str) -> list[bytes]:
     """Return the bodies that one evaluation posts, as far as they matter for their size."""
     configure(stub, latency_s=0.0, keep=True)
-    await library(stub, [], 1, 1)
+    await library(stub, 1, 1)
     taken = configure(stub, latency_s=0.0)
     return [
         json.dumps(
@@ -296,8 +224,8 @@ async def requests_of_one_evaluation(stub: str) -> list[bytes]:
     ]
 
 
-async def library(stub: str, _: Sequence[bytes], answers: int, at_once: int) -> tuple[float, float]:
-    """Judge the record by the library alone: evaluations a second, CPU ms each."""
+async def library(stub: str, answers: int, at_once: int) -> float:
+    """Judge the record by the library alone; return the CPU ms of an evaluation."""
     environ = {"OPENAI_API_KEY": "none"}
     judge = open_judge("openai:stub", base_url=f"{stub}/v1", environ=environ, max_concurrency=at_once)
     spans = answer_spans()
@@ -315,8 +243,8 @@ async def library(stub: str, _: Sequence[bytes], answers: int, at_once: int) -> 
         await judge.aclose()
 
 
-async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) -> tuple[float, float]:
-    """Post the requests of an evaluation and read the replies: evaluations a second, CPU ms each."""
+async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) -> float:
+    """Post the requests of an evaluation and read the replies; return the CPU ms of all."""
     connector = aiohttp.TCPConnector(limit=at_once)
     async with aiohttp.ClientSession(connector=connector) as session:
 
@@ -331,19 +259,8 @@ async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) 
         return await measured(one, answers, at_once)
 
 
-async def sdk_floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) -> tuple[float, float]:
-    """Do the same with the SDK that most judges use."""
-    parameters = [json.loads(body) for body in bodies]
-    async with AsyncOpenAI(api_key="none", base_url=f"{stub}/v1") as client:
-
-        async def one() -> None:
-            for each in parameters:
-                assert (await client.chat.completions.create(**each)).choices
-
-        return await measured(one, answers, at_once)
-
-
-async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int) -> tuple[float, float]:
+async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int) -> float:
+    """Return the CPU ms of one."""
     await one()  # what is done once is not counted
     left = iter(range(number))
 
@@ -351,12 +268,8 @@ async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int
         for _ in left:
             await one()
 
-    cpu_s, started = time.process_time(), time.perf_counter()
+    cpu_s = time.process_time()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(at_once, number)):
             tasks.create_task(work())
-    return number / (time.perf_counter() - started), (time.process_time() - cpu_s) / number * 1e3
-
-
-if __name__ == "__main__":
-    main()
+    return (time.process_time() - cpu_s) / number * 1e3

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Final
 
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 
 __all__ = ["BENCHMARKS", "Benchmark"]
 

@@ -52,8 +52,7 @@ class Screen:
 
 
 WIDE = Screen(name="wide")
-NARROW = Screen(name="360 px", width=360, height=740)
-DARK = Screen(name="dark", is_dark=True)
+NARROW = Screen(name="360 px, dark", width=360, height=740, is_dark=True)
 WITHOUT_SCRIPTS = Screen(name="without scripts", has_scripts=False)
 
 

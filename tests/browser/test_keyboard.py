@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import watched_page
-from tests.browser.served import serving
+from tests.browser.served import ServedPages, serving
 
 pytestmark = pytest.mark.slow
 
@@ -76,9 +76,9 @@ def test_a_queue_is_reviewed_without_the_mouse_until_it_is_empty(browser: Browse
 
 @pytest.mark.parametrize("path", ["/", "/answers", "/answers/{answer}", "/review", "/review/{answer}"])
 def test_help_opens_says_the_keys_and_gives_the_focus_back(
-    browser: Browser, tmp_path: Path, path: str
+    browser: Browser, pages: ServedPages, path: str
 ) -> None:
-    with serving(tmp_path) as pages, watched_page(browser) as page:
+    with watched_page(browser) as page:
         page.goto(pages.path(path))
         press(page, "?")
         assert page.locator("dialog[open] kbd").count() >= 3
@@ -88,8 +88,8 @@ def test_help_opens_says_the_keys_and_gives_the_focus_back(
         assert page.evaluate("document.activeElement !== document.body")
 
 
-def test_the_first_tab_skips_to_the_content(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path) as pages, watched_page(browser) as page:
+def test_the_first_tab_skips_to_the_content(browser: Browser, pages: ServedPages) -> None:
+    with watched_page(browser) as page:
         page.goto(pages.path("/answers"))
         press(page, "Tab", "Enter")
         assert page.evaluate("document.activeElement.id") == "main"

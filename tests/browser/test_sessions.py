@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.chromium import DARK, NARROW, WIDE, WITHOUT_SCRIPTS, grave_findings, overflow, watched_page
+from tests.browser.chromium import NARROW, WIDE, WITHOUT_SCRIPTS, grave_findings, overflow, watched_page
 from tests.browser.served import ServedPages, serving
 from tests.integration.collector.ui_pages import grant
 
@@ -29,7 +29,7 @@ def log_in(page: Page, token: str) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize("screen", [WIDE, NARROW, DARK], ids=lambda screen: screen.name)
+@pytest.mark.parametrize("screen", [WIDE, NARROW], ids=lambda screen: screen.name)
 def test_the_login_fits_and_reads(browser: Browser, guarded: ServedPages, screen: object) -> None:
     with watched_page(browser, screen, allowed=["status of 403"]) as page:  # type: ignore[arg-type]
         page.goto(guarded.url)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import NARROW, WIDE, WITHOUT_SCRIPTS, grave_findings, overflow, watched_page
+from tests.browser.chromium import NARROW, WITHOUT_SCRIPTS, grave_findings, overflow, watched_page
 from tests.browser.served import AnswerTexts, ServedPages, serving
 
 pytestmark = pytest.mark.slow
@@ -52,13 +52,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPages]:
         yield served
 
 
-@pytest.mark.parametrize("screen", [WIDE, NARROW], ids=lambda screen: screen.name)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_text_stays_text(
-    browser: Browser, hostile: ServedPages, name: str, path: str, screen: object
-) -> None:
-    with watched_page(browser, screen) as page:  # type: ignore[arg-type]
+def test_a_text_stays_text(browser: Browser, hostile: ServedPages, name: str, path: str) -> None:
+    with watched_page(browser, NARROW) as page:
         response = page.goto(hostile.path(path, of=name))
         assert response
         assert response.ok

@@ -53,7 +53,8 @@ def firing(rules: Path, series: Sequence[dict[str, str]], minutes: int) -> set[t
         "promql_expr_test": [{"expr": expression, "eval_time": f"{minutes}m", "exp_samples": []}],
     }
     file = rules.with_name("try.yml")
-    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}
+    every = 30 if minutes > 2 * DAY else 5 if minutes > DAY else 1  # minutes: a look at days takes as long
+    document = {"rule_files": [str(rules)], "evaluation_interval": f"{every}m", "tests": [test]}
     file.write_text(yaml.safe_dump(document))
     promtool = shutil.which("promtool")
     if promtool is None:

@@ -61,18 +61,15 @@ def text_of(span: Any, key: str) -> str:
 
 
 @pytest.mark.slow
-def test_minimal_rag_answers_and_prints_the_trace_it_sent(receiver: OtlpReceiver) -> None:
+def test_minimal_rag_prints_the_trace_it_sent_and_its_answer_gets_its_verdict(
+    receiver: OtlpReceiver, place: Place
+) -> None:
     ended = run_minimal("What", "costs", "a", "belt?", endpoint=f"http://{receiver.endpoint}")
     search, chat, root = ours(receiver)
     assert ended.stdout == f"A new belt costs 19 euros in the shop.\ntrace {root.trace_id.hex()}\n"
     assert text_of(root, semconv.INPUT_MESSAGES) == "What costs a belt?"
     assert text_of(root, semconv.OUTPUT_MESSAGES) == text_of(chat, semconv.OUTPUT_MESSAGES)
     assert json.loads(attributes(search)[semconv.RETRIEVAL_DOCUMENTS].string_value)[0]["id"] == "belt"
-
-
-@pytest.mark.slow
-def test_minimal_rags_answer_gets_its_verdict(receiver: OtlpReceiver, place: Place) -> None:
-    run_minimal("What", "costs", "a", "belt?", endpoint=f"http://{receiver.endpoint}")
     assert place.outcomes(receiver) == ["pass"]
 
 
@@ -98,7 +95,10 @@ async def service(receiver: OtlpReceiver) -> AsyncIterator[httpx.AsyncClient]:
     del sys.modules["fastapi_rag"]
 
 
-async def test_fastapi_rag_answers(service: httpx.AsyncClient, receiver: OtlpReceiver) -> None:
+@pytest.mark.slow
+async def test_fastapi_rag_answers_and_gets_its_verdict(
+    service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
+) -> None:
     reply = await service.post("/ask", json={"question": "How long is the warranty?", "session_id": "s"})
     answered = reply.json()
     ragtrace.uninstrument()
@@ -109,9 +109,13 @@ async def test_fastapi_rag_answers(service: httpx.AsyncClient, receiver: OtlpRec
     assert text_of(root, semconv.OUTPUT_MESSAGES) == answered["answer"]
     assert attributes(root)[semconv.SESSION_ID].string_value == "s"
     assert {search.parent_span_id, chat.parent_span_id} == {root.span_id}
+    assert await asyncio.to_thread(place.outcomes, receiver) == ["pass"]
 
 
-async def test_fastapi_rag_streams(service: httpx.AsyncClient, receiver: OtlpReceiver) -> None:
+@pytest.mark.slow
+async def test_fastapi_rag_streams_and_gets_its_verdict(
+    service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
+) -> None:
     question = {"question": "What does a new belt cost?"}
     async with service.stream("POST", "/stream", json=question) as reply:
         streamed = "".join([piece async for piece in reply.aiter_text()])
@@ -122,24 +126,6 @@ async def test_fastapi_rag_streams(service: httpx.AsyncClient, receiver: OtlpRec
     assert text_of(root, semconv.OUTPUT_MESSAGES) == streamed
     assert {search.parent_span_id, chat.parent_span_id} == {root.span_id}
     assert attributes(root)[semconv.RAG_STREAM_COMPLETE].bool_value is True
-
-
-@pytest.mark.slow
-async def test_fastapi_rags_answer_gets_its_verdict(
-    service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
-) -> None:
-    await service.post("/ask", json={"question": "How long is the warranty?"})
-    ragtrace.uninstrument()
-    assert await asyncio.to_thread(place.outcomes, receiver) == ["pass"]
-
-
-@pytest.mark.slow
-async def test_fastapi_rags_streamed_answer_gets_its_verdict(
-    service: httpx.AsyncClient, receiver: OtlpReceiver, place: Place
-) -> None:
-    async with service.stream("POST", "/stream", json={"question": "What does a new belt cost?"}) as reply:
-        await reply.aread()
-    ragtrace.uninstrument()
     assert await asyncio.to_thread(place.outcomes, receiver) == ["pass"]
 
 

@@ -1,4 +1,4 @@
-"""docs/performance.md and its plots are those of the committed history."""
+"""docs/performance.md is that of the committed history."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks.page.__main__ import main
-from tests.benchmarks.page.latest import chapters
-from tests.benchmarks.page.plot import svg_of
-from tests.benchmarks.page.writing import IMAGES, PAGE, TITLES, generated, plots, written
-from tests.benchmarks.recording import history
-from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of
-from tests.benchmarks.recording.machine import Machine
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks import recording
+from tests.benchmarks.page import PAGE, TITLES, chapters, generated, main, written
+from tests.benchmarks.recording import Circumstances, Entry, Machine, Measurement, entry_of
 from tests.benchmarks.suite import BENCHMARKS
 
 REGENERATE = "REGENERATE_GOLDEN"
-SVG = "{http://www.w3.org/2000/svg}"
 MACHINE = Machine(cpu="Abacus 9", cores=2, system="Linux")
 
 
@@ -42,13 +35,12 @@ def run(
     return entry_of("startup", measurement, circumstances, others=others)
 
 
-def test_the_page_and_its_plots_are_those_of_the_history() -> None:
-    entries = history.read()
+def test_the_page_is_that_of_the_history() -> None:
+    entries = recording.read()
     if os.environ.get(REGENERATE) and not os.environ.get("CI"):
         main()
     meant = f"run `python -m tests.benchmarks.page`, or once with {REGENERATE}=1, if this is meant"
     assert PAGE.read_text("utf-8") == written(PAGE.read_text("utf-8"), entries), meant
-    assert {path.name: path.read_text("utf-8") for path in IMAGES.glob("*")} == plots(entries), meant
 
 
 def test_the_page_names_every_benchmark() -> None:
@@ -79,37 +71,6 @@ def test_the_page_shows_the_kind_of_machine_that_ran_last() -> None:
 
 def test_a_benchmark_without_history_is_left_out() -> None:
     assert chapters([run(1.0)], ["ingest"]) == []
-
-
-def test_a_plot_has_a_line_for_each_ratio_and_a_dot_for_each_run() -> None:
-    entries = [run(1.0 + day / 9, day=day, what=what) for day in range(1, 7) for what in ("a & b", "c")]
-    [chapter] = chapters(entries, ["startup"])
-    root = ElementTree.fromstring(svg_of(chapter))
-    marks = [each.get("class") for each in root.iter()]
-    assert marks.count("run") == 10
-    assert marks.count("last") == marks.count("band") == marks.count("spread") == 2
-    assert [text.text for text in root.iter(f"{SVG}text") if text.get("x") == "16"] == ["a & b", "c"]
-    assert [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "heading"] == [
-        "times import <click>"
-    ]
-    ticks = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "tick"]
-    assert "1" in ticks
-    assert 2 <= len(ticks) <= 10
-
-
-def test_a_worse_run_lies_to_the_right_of_a_better_one() -> None:
-    [chapter] = chapters([run(2.0, what="low"), run(200.0, what="high")], ["startup"])
-    root = ElementTree.fromstring(svg_of(chapter))
-    low, high = (float(each.get("cx") or 0) for each in root.iter(f"{SVG}circle"))
-    assert 330 < low < high < 790
-
-
-@pytest.mark.parametrize("ratio", [1e-4, 0.99, 1.0, 1e5], ids=str)
-def test_every_ratio_has_an_axis(ratio: float) -> None:
-    [chapter] = chapters([run(ratio)] * 6, ["startup"])
-    root = ElementTree.fromstring(svg_of(chapter))
-    places = [float(each.get("cx") or 0) for each in root.iter(f"{SVG}circle")]
-    assert all(330 <= place <= 790 for place in places)
 
 
 def test_a_broken_history_is_told_and_writes_nothing(

@@ -9,6 +9,8 @@ from tests.faults.catalogue import ENGINES, Engine, catalogue
 from tests.faults.scene import on
 from tests.faults.table import Made, heading, rows
 
+pytestmark = pytest.mark.night
+
 FAULTS = {
     f"{engine}: {name}": (engine, fault)
     for engine in ENGINES

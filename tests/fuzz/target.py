@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
 from tests.fuzz.answers import check_grpc_error, check_http, check_taken
 from tests.fuzz.bodies import Body
@@ -138,13 +138,12 @@ class Target:
 def running_target(folder: Path) -> Iterator[Target]:
     """Run a collector in a folder; in the end, see that what was good has been judged."""
     out = folder / "out.jsonl"
-    config = {
-        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "max_message_bytes": MOST_BYTES},
-        "assemble": {"quiet_period": "200ms", "deadline": "2s", "linger": "2s"},
-        "export": [{"endpoint": f"otlp-file:{out}"}],
-        "store": {"path": str(folder / "store.db"), "retention": "10s"},
-        "telemetry": {"listen": "127.0.0.1:0"},
-    }
+    config = settings_of(
+        folder,
+        receive={"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "max_message_bytes": MOST_BYTES},
+        assemble={"quiet_period": "200ms", "deadline": "2s", "linger": "2s"},
+        store={"path": str(folder / "store.db"), "retention": "10s"},
+    )
     options = [("grpc.max_send_message_length", -1)]
     with (
         collector_process(folder, config) as collector,

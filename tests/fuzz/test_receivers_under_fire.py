@@ -10,6 +10,8 @@ from tests.fuzz.bodies import heavy_bodies
 from tests.fuzz.firing import fire
 from tests.fuzz.target import running_target
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.slow
 def test_nothing_that_comes_in_breaks_a_receiver(tmp_path: Path) -> None:

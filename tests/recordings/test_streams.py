@@ -51,14 +51,15 @@ def reason_of(name: str) -> tuple[str, str] | None:
     return WITHOUT_TEXT.get(name, EXPECTED[name.rpartition("-")[2]])
 
 
-def explained(name: str, folder: Path) -> list[Any]:
-    traces = folder / "traces.jsonl"
-    traces.write_text(json.dumps(recording(name)["trace"]))
-    return [
-        record
-        for shown in json_lines(run("explain", str(traces), "--json").stdout)
-        for record in shown["records"]
-    ]
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Any]]:
+    """Return the records that `ragtrace explain` reads, by recording."""
+    traces, found = tmp_path_factory.mktemp("explained") / "traces.jsonl", {}
+    for name in (*STREAMS, UNREAD):
+        traces.write_text(json.dumps(recording(name)["trace"]))
+        shown = json_lines(run("explain", str(traces), "--json").stdout)
+        found[name] = [record for each in shown for record in each["records"]]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -97,35 +98,40 @@ def test_every_stream_is_recorded() -> None:
     assert {file.stem for file in FOLDER.glob("*.json")} == {*STREAMS, UNREAD}
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_stream_is_judged_if_it_was_read_whole_and_else_the_reason_is_told(name: str, tmp_path: Path) -> None:
-    truth = recording(name)["truth"]
-    (record,) = explained(name, tmp_path)
-    assert record["question"] == truth["question"]
-    assert [chunk["text"] for chunk in record["contexts"]] == [chunk["text"] for chunk in truth["chunks"]]
-    if (reason := reason_of(name)) is None:
-        assert (record["answer"], record["gaps"]) == (truth["answer"], [])
-    else:
-        (gap,) = record["gaps"]
-        assert (gap["part"], gap["reason"]) == ("answer", reason[0])
-        assert reason[1] in gap["detail"]
+def test_stream_is_judged_if_it_was_read_whole_and_else_the_reason_is_told(
+    explained: Mapping[str, list[Any]],
+) -> None:
+    for name in STREAMS:
+        truth = recording(name)["truth"]
+        (record,) = explained[name]
+        texts = [chunk["text"] for chunk in record["contexts"]]
+        assert record["question"] == truth["question"], name
+        assert texts == [chunk["text"] for chunk in truth["chunks"]], name
+        if (reason := reason_of(name)) is None:
+            assert (record["answer"], record["gaps"]) == (truth["answer"], []), name
+        else:
+            (gap,) = record["gaps"]
+            assert (gap["part"], gap["reason"]) == ("answer", reason[0]), name
+            assert reason[1] in gap["detail"], name
 
 
-def test_a_stream_that_broke_off_before_anything_was_recorded_is_no_answer(tmp_path: Path) -> None:
-    assert explained(UNREAD, tmp_path) == []
+def test_a_stream_that_broke_off_before_anything_was_recorded_is_no_answer(
+    explained: Mapping[str, list[Any]],
+) -> None:
+    assert explained[UNREAD] == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STREAMS)
 def test_collector_judges_whole_streams_and_tells_of_others_what_explain_tells(
-    told: Mapping[str, Told], name: str, tmp_path: Path
+    told: Mapping[str, Told], explained: Mapping[str, list[Any]]
 ) -> None:
-    (record,) = explained(name, tmp_path)
-    row, page, why = told[record["id"].partition(":")[0]]
-    (answer,) = why["answers"]
-    if (reason := reason_of(name)) is None:
-        assert (row["label"], answer["state"]) == ("pass", "judged")
-    else:
-        assert (row["label"], row["reason"]) == ("skipped", reason[0])
-        assert (answer["state"], answer["reason"]) == ("ineligible", reason[0])
-        assert record["gaps"][0]["detail"] in html.unescape(page)
+    for name in STREAMS:
+        (record,) = explained[name]
+        row, page, why = told[record["id"].partition(":")[0]]
+        (answer,) = why["answers"]
+        if (reason := reason_of(name)) is None:
+            assert (row["label"], answer["state"]) == ("pass", "judged"), name
+        else:
+            assert (row["label"], row["reason"]) == ("skipped", reason[0]), name
+            assert (answer["state"], answer["reason"]) == ("ineligible", reason[0]), name
+            assert record["gaps"][0]["detail"] in html.unescape(page), name

@@ -9,6 +9,8 @@ import pytest
 
 from tests.soak.day import day, growth
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.long
 def test_every_call_of_a_short_day_is_accounted_for(tmp_path: Path) -> None:

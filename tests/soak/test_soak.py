@@ -10,6 +10,8 @@ import pytest
 from tests.soak.running import soak
 from tests.soak.watching import flatness
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.long
 def test_everything_that_was_sent_is_accounted_for_under_mixed_load(tmp_path: Path) -> None:

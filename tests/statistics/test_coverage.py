@@ -10,6 +10,8 @@ import pytest
 from ragtrace.stats import PredictedAnswer, predicted_mean
 from tests.statistics.coverage import ESTIMATES, WRONG, coverage_of
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATES)

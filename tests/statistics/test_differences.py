@@ -20,6 +20,9 @@ def test_an_interval_of_even_labels_holds_the_truth_as_often_as_labels_allow(
             assert held <= (0.965 if is_paired else 0.975), truth
 
 
+pytestmark = pytest.mark.night
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("is_paired", [True, False], ids=["pairs", "samples"])

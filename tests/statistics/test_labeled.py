@@ -6,6 +6,8 @@ import pytest
 
 from tests.statistics.labeled import CHEAP, RATES, SETS, TRUE, sampled, saving
 
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)

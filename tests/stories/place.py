@@ -16,7 +16,7 @@ from ragtrace.model import RagRecord
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Span, Trace
-from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually, free_ports, is_listening, running
 from tests.model_server import model_environment, running_model_server
@@ -165,14 +165,12 @@ def open_place(folder: Path, environment: Environment, *, back_ends: Sequence[st
     Spans and verdicts go to a receiver, and to the back ends.
     """
     with running_receiver() as receiver, running_model_server() as model_url:
-        config = {
-            "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
-            "telemetry": {"listen": None},
-            "assemble": {"quiet_period": "500ms", "deadline": "2s"},
-            "judge": {"use": "scripted"},
-            "export": [{"endpoint": each, "forward": True} for each in (receiver.endpoint, *back_ends)],
-            "store": {"path": str(folder / "store.db")},
-        }
+        config = settings_of(
+            folder,
+            assemble={"quiet_period": "500ms", "deadline": "2s"},
+            judge={"use": "scripted"},
+            export=[{"endpoint": each, "forward": True} for each in (receiver.endpoint, *back_ends)],
+        )
         program = environment.bin / "ragtrace"
         with collector_process(folder, config, program=[program]) as collector:
             yield Place(

@@ -15,13 +15,13 @@ from tests.stories.environments import ENVIRONMENTS, Environment, install, is_ma
 from tests.stories.place import Place, open_place
 from tests.stories.table import JUDGED, TOLD, Judged, Told
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.night]
 
 
 def made(environment: Environment) -> None:
     """Put today's ragtrace into the environment; skip where it was never made, or fail where it must be."""
     if not is_made(environment):
-        reason = f"the environment {environment.name!r} is not there: run `make backends` (minutes, once)"
+        reason = f"the environment {environment.name!r} is not there: run `python -m tests.stories`"
         if os.environ.get("RAGTRACE_REQUIRE_BACKENDS"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

@@ -38,7 +38,6 @@ class Sink:
     """Where spans go to be thrown away."""
 
     http: str
-    grpc: str
 
     @property
     def traces(self) -> str:
@@ -52,38 +51,13 @@ def bare(sink: Sink) -> Recorder:
     return Recorder(call=partial(_bare_call, provider.get_tracer("bare")), flush=provider.force_flush)
 
 
-def bare_grpc(sink: Sink) -> Recorder:
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-
-    provider = _provider(OTLPSpanExporter(endpoint=sink.grpc, insecure=True))
-    return Recorder(call=partial(_bare_call, provider.get_tracer("bare")), flush=provider.force_flush)
-
-
-def bare_once(sink: Sink) -> Recorder:
-    """Write each text once: without the chunks one by one, which ragtrace adds for back ends that cut."""
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    provider = _provider(OTLPSpanExporter(endpoint=sink.traces))
-    call = partial(_bare_call, provider.get_tracer("bare"), one_by_one=False)
-    return Recorder(call=call, flush=provider.force_flush)
-
-
 def captured(sink: Sink) -> Recorder:
     assert ragtrace.instrument(endpoint=sink.traces, protocol="http/protobuf")
     return Recorder(call=_captured_call, flush=lambda: ragtrace.capture.flush(60))
 
 
-def captured_grpc(sink: Sink) -> Recorder:
-    assert ragtrace.instrument(endpoint=sink.grpc, protocol="grpc")
-    return Recorder(call=_captured_call, flush=lambda: ragtrace.capture.flush(60))
-
-
 def captured_not(sink: Sink) -> Recorder:
     return Recorder(call=_captured_call)
-
-
-def nothing(sink: Sink) -> Recorder:
-    return Recorder(call=lambda: None)
 
 
 def openinference(sink: Sink) -> Recorder:
@@ -125,29 +99,29 @@ def mlflow(sink: Sink) -> Recorder:
 
 
 def logfire(sink: Sink) -> Recorder:
-    return _logfire(sink, scrubbing=None)
+    import logfire
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-
-def logfire_unscrubbed(sink: Sink) -> Recorder:
-    return _logfire(sink, scrubbing=False)
+    exporter = BatchSpanProcessor(OTLPSpanExporter(endpoint=sink.traces))
+    recorder = logfire.configure(
+        send_to_logfire=False,
+        console=False,
+        metrics=False,
+        additional_span_processors=[exporter],
+    )
+    return Recorder(call=partial(_logfire_call, recorder), flush=recorder.force_flush)
 
 
 RECORDERS: dict[str, Callable[[Sink], Recorder]] = {
     "bare SDK": bare,
-    "bare SDK, gRPC": bare_grpc,
-    "bare SDK, each text once": bare_once,
     "ragtrace": captured,
-    "ragtrace, gRPC": captured_grpc,
     "OpenInference": openinference,
     "OpenLLMetry (Traceloop SDK)": openllmetry,
     "Langfuse": langfuse,
-    "Logfire without scrubbing": logfire_unscrubbed,
     "Logfire": logfire,
     "MLflow": mlflow,
-    "bare SDK, sampled out": bare,
     "ragtrace, sampled out": captured,
     "ragtrace, not instrumented": captured_not,
-    "no call at all": nothing,
 }
 
 
@@ -157,7 +131,7 @@ def _provider(exporter: SpanExporter) -> TracerProvider:
     return provider
 
 
-def _bare_call(tracer: Tracer, *, one_by_one: bool = True) -> None:
+def _bare_call(tracer: Tracer) -> None:
     """Write every attribute that ragtrace writes."""
     start = {
         "gen_ai.operation.name": "invoke_workflow",
@@ -177,8 +151,7 @@ def _bare_call(tracer: Tracer, *, one_by_one: bool = True) -> None:
             ]
             search.set_attribute("gen_ai.retrieval.query.text", QUESTION)
             search.set_attribute("gen_ai.retrieval.documents", f"[{','.join(documents)}]")
-            if one_by_one:
-                search.set_attribute("ragtrace.retrieval.documents", documents)
+            search.set_attribute("ragtrace.retrieval.documents", documents)
         start = {
             "gen_ai.operation.name": "chat",
             "ragtrace.kind": "generation",
@@ -299,21 +272,6 @@ def _mlflow_call() -> Callable[[], object]:
             root.set_outputs(ANSWER)
 
     return call
-
-
-def _logfire(sink: Sink, *, scrubbing: bool | None) -> Recorder:
-    import logfire
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    exporter = BatchSpanProcessor(OTLPSpanExporter(endpoint=sink.traces))
-    recorder = logfire.configure(
-        send_to_logfire=False,
-        console=False,
-        metrics=False,
-        additional_span_processors=[exporter],
-        scrubbing=scrubbing,
-    )
-    return Recorder(call=partial(_logfire_call, recorder), flush=recorder.force_flush)
 
 
 def _logfire_call(logfire: Any) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import aiohttp
 import grpc
@@ -17,22 +15,9 @@ from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
 from tests.rag_spans import rag_trace, trace_id_of
 
-__all__ = ["SPANS", "Load", "Measured"]
-
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 SPANS = 100
 """In a request."""
-
-
-class Measured(NamedTuple):
-    """What a server made of one portion of the load."""
-
-    spans_per_s: float
-    """Acknowledged."""
-    done_per_s: float
-    """Spans a second, until the server has come to rest."""
-    cpu_us: float
-    """A span, until the server has come to rest."""
 
 
 class Load:
@@ -42,26 +27,20 @@ class Load:
         self._traces = SPANS // spans_a_trace
         self._template = _template(spans_a_trace)
         self._at_once = at_once
-        self.bytes_a_span = len(self._template) / SPANS
 
     def requests(self, number: int) -> list[bytes]:
         """Return new requests."""
         return [self._request() for _ in range(number)]
 
-    async def drive(self, server: Server, requests: list[bytes]) -> Measured:
-        """Send requests, several at once, and wait until the server has done what it does with them."""
-        waiting, before, started = iter(requests), server.cpu_s(), time.perf_counter()
+    async def drive(self, server: Server, requests: list[bytes]) -> float:
+        """Send requests, several at once; return the CPU µs a span until the server has come to rest."""
+        waiting, before = iter(requests), server.cpu_s()
         send = _send_grpc if server.protocol == "grpc" else _send_http
         async with asyncio.TaskGroup() as senders:
             for _ in range(self._at_once):
                 senders.create_task(send(server, waiting))
-        wall_s, spans = time.perf_counter() - started, len(requests) * SPANS
-        rest = await asyncio.to_thread(server.at_rest)
-        return Measured(
-            spans_per_s=spans / wall_s,
-            done_per_s=spans / max(wall_s, rest.since - started),
-            cpu_us=(rest.cpu_s - before) / spans * 1e6,
-        )
+        cpu_s = await asyncio.to_thread(server.at_rest)
+        return (cpu_s - before) / (len(requests) * SPANS) * 1e6
 
     def _request(self) -> bytes:
         request = self._template

@@ -63,7 +63,7 @@ def ragtrace_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, 
     judged = {"assemble": {"quiet_period": "500ms"}, "sample": {"ratio": 0.1}, **forward}
     kept = {
         f"ragtrace, {ratio:g} % kept": (BOTH, {**_NOTHING_READY, "sample": {"ratio": ratio / 100}})
-        for ratio in (100, 10, 1, 0)
+        for ratio in (100, 10, 0)
     }
     forwarded = {
         f"ragtrace, {ratio:g} % kept, forwards": (
@@ -76,7 +76,6 @@ def ragtrace_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, 
         **kept,
         **forwarded,
         "ragtrace, 10 % judged, forwards": (BY_GRPC, judged),
-        "ragtrace, 10 % held and judged": (BY_GRPC, {**judged, "attach": {"mode": "hold"}}),
     }
 
 
@@ -142,7 +141,6 @@ def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, A
         ],
     }
     return {
-        "otelcol": (BOTH, {}, _TO_NOBODY),
         "otelcol, tail_sampling 10 %": (BOTH, {"tail_sampling": tail}, _TO_NOBODY),
         "otelcol, tail_sampling 10 %, stores and forwards": (BOTH, {"tail_sampling": tail}, to_sink_stored),
         "otelcol, forwards": (BY_GRPC, {"batch": {}}, to_sink),

@@ -1,15 +1,26 @@
-"""What recording one RAG call costs an application, beside the bare SDK that writes the same attributes."""
+"""What recording one RAG call costs an application, beside the bare SDK that writes the same attributes.
+
+The call: a root span (100-character question, 600-character answer), a retrieval (five chunks of 1 kB with
+ids and scores) and a generation (6 kB prompt, answer, model, usage). Each contender is a process of its own
+and measures in turns, many short rounds in shuffled order. The caller's time is the calling thread's, on the
+clock; CPU is all of the contender's, exports included.
+"""
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from tests.benchmarks.capture_cost.__main__ import BARE, interleave, started
+from tests.benchmarks.capture_cost.contender import Contender, contending
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
+PACKAGE: Final = "tests.benchmarks.capture_cost"
+BARE: Final = "bare SDK"
+WARM_UP: Final = 3
 ROUNDS: Final = 40
 CALLS: Final = 40
 OURS: Final = ("ragtrace", "ragtrace, sampled out", "ragtrace, not instrumented")
@@ -36,8 +47,8 @@ def _beside_the_sdk(
     names: tuple[str, ...], python: str | None, versions: dict[str, str]
 ) -> list[Measurement]:
     with ExitStack() as stack:
-        _, (bare, *contenders) = started(stack, [BARE, *names], python)
-        interleave([bare, *contenders], ROUNDS, CALLS)
+        bare, *contenders = _started(stack, [BARE, *names], python or sys.executable)
+        _interleave([bare, *contenders])
     return [
         Measurement(
             what=f"{contender.name}, {shown}",
@@ -51,3 +62,32 @@ def _beside_the_sdk(
         for contender in contenders
         for quantity, shown in QUANTITIES.items()
     ]
+
+
+def _started(stack: ExitStack, names: Sequence[str], python: str) -> list[Contender]:
+    """Start a sink and the contenders, which are ready."""
+    port = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
+    command = [python, "-m", f"{PACKAGE}.worker"]
+    contenders = [
+        stack.enter_context(
+            contending(
+                name,
+                [*command, name, f"http://127.0.0.1:{port}"],
+                **({"OTEL_TRACES_SAMPLER": "always_off"} if "sampled out" in name else {}),
+            )
+        )
+        for name in names
+    ]
+    for contender in contenders:
+        contender.heard()
+    return contenders
+
+
+def _interleave(contenders: Sequence[Contender]) -> None:
+    """Measure rounds in shuffled order, after some that warm up."""
+    shuffled = random.Random(5)
+    for number in range(WARM_UP + ROUNDS):
+        for contender in shuffled.sample(contenders, len(contenders)):
+            measurement = contender.told(str(CALLS))
+            if number >= WARM_UP:
+                contender.rounds.append(measurement)

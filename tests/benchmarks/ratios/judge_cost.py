@@ -14,7 +14,7 @@ from tests.benchmarks.judge_cost.__main__ import (
     set_stub,
 )
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 
 ROUNDS: Final = 3
 RECORDS: Final = 768

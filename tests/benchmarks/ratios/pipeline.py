@@ -16,8 +16,7 @@ from tests.benchmarks.pipeline import (
     requests_of_one_evaluation,
     running_stub,
 )
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 5
 ANSWERS: Final = 150
@@ -32,10 +31,10 @@ def measure(_: Peers) -> list[Measurement]:
         bodies = asyncio.run(requests_of_one_evaluation(stub))
         collector, alone = [], []
         for _ in range(ROUNDS):
-            _, whole_ms, _ = at_limit(stub, scores, 0.0, ANSWERS, AT_ONCE)
+            _, whole_ms = at_limit(stub, scores, 0.0, ANSWERS, AT_ONCE)
             configure(stub, latency_s=0.0)
-            _, library_ms = asyncio.run(library(stub, bodies, ANSWERS, AT_ONCE))
-            _, floor_ms = asyncio.run(floor(stub, bodies, ANSWERS, AT_ONCE))
+            library_ms = asyncio.run(library(stub, ANSWERS, AT_ONCE))
+            floor_ms = asyncio.run(floor(stub, bodies, ANSWERS, AT_ONCE))
             collector.append(whole_ms / floor_ms)
             alone.append(library_ms / floor_ms)
     return [

@@ -15,8 +15,7 @@ from typing import Final
 
 from ragtrace.cli.app import COMMANDS
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 7
 TRIES: Final = 2

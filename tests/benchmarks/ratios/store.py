@@ -15,8 +15,7 @@ from ragtrace_collector.store.records import Job, JudgedInput
 from ragtrace_collector.store.store import Store
 from tests.backends.postgres_server import running_postgres
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 from tests.stores.place import Place, PostgresPlace
 from tests.stores.victim import CARRIER, SAMPLE, SINK, SPAN, carrier_of, kept_of
 

@@ -20,8 +20,7 @@ from tests.benchmarks.pipeline import (
     running_stub,
     send_all,
 )
-from tests.benchmarks.recording.machine import versions_of
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 3
 FIRST: Final = 300
@@ -61,7 +60,7 @@ def measure(_: Peers) -> list[Measurement]:
 def _one_round(stub: str, scores: Scores) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store.db"
-        with collector(stub, scores, "append", AT_ONCE, store) as server:
+        with collector(stub, scores, AT_ONCE, store) as server:
             _send(server, scores, new_answers(FIRST))
             server.at_rest()
             bytes_before, memory_before = bytes_in(store), server.rss_mb()

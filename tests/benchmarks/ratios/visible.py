@@ -24,7 +24,7 @@ from tests.benchmarks.pipeline import (
     running_stub,
     send_paced,
 )
-from tests.benchmarks.recording.measurement import Measurement
+from tests.benchmarks.recording import Measurement
 
 ROUNDS: Final = 3
 ANSWERS: Final = 200
@@ -40,7 +40,7 @@ def measure(_: Peers) -> list[Measurement]:
         stub = stack.enter_context(running_stub())
         scores = stack.enter_context(Scores.receiving())
         for _ in range(ROUNDS):
-            most_a_second, _, _ = at_limit(stub, scores, LATENCY_S, ANSWERS, AT_ONCE)
+            most_a_second, _ = at_limit(stub, scores, LATENCY_S, ANSWERS, AT_ONCE)
             cuts = statistics.quantiles(_at_half_load(stub, scores, most_a_second), n=100)
             p50.append(cuts[49] / (CALLS * LATENCY_S))
             p95.append(cuts[94] / (CALLS * LATENCY_S))
@@ -56,5 +56,5 @@ def measure(_: Peers) -> list[Measurement]:
 
 def _at_half_load(stub: str, scores: Scores, most_a_second: float) -> list[float]:
     configure(stub, latency_s=LATENCY_S)
-    with collector(stub, scores, "append", AT_ONCE) as server:
+    with collector(stub, scores, AT_ONCE) as server:
         return asyncio.run(send_paced(server, new_answers(ANSWERS), scores, LOAD * most_a_second))

@@ -47,7 +47,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     found = subprocess.run([frameworks, "-c", f"import {library}"], capture_output=True, check=False)
     if found.returncode:
-        pytest.skip(f"{library} is not there: run `make backends`")
+        pytest.skip(f"{library} is not there: run `make .venv-frameworks`")
     program = CALL + PATCHED[library] if patches_late else PATCHED[library] + CALL
     ended = subprocess.run(
         [frameworks, "-W", "ignore", "-c", program + code],

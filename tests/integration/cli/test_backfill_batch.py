@@ -96,7 +96,7 @@ def test_batches_judge_as_the_live_judge_does_at_half_its_price(server: BatchSer
     assert carrier_ids(written) == carrier_ids(server.exports)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.night), "after"])
 @pytest.mark.parametrize("step", range(len(STEPS)), ids=lambda step: f"{step}-{STEPS[step]}")
 def test_killed_at_any_step_it_pays_for_each_request_once(
     server: BatchServer, source: Path, step: int, moment: str

@@ -61,7 +61,13 @@ def misses(estimate: Mapping[str, Any], spent: Mapping[str, float]) -> dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA.keys())
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        pytest.param(corpus, id=name, marks=[pytest.mark.night] * (name != "long answers"))
+        for name, corpus in CORPORA.items()
+    ],
+)
 def test_the_run_costs_what_the_dry_run_said_from_sizes_and_from_a_pilot(
     corpus: Corpus, tmp_path: Path
 ) -> None:

@@ -30,7 +30,11 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("signals", [(INT,), (INT, INT), (TERM,), (TERM, TERM)], ids=str)
+@pytest.mark.parametrize(
+    "signals",
+    [(INT,), *(pytest.param(each, marks=pytest.mark.night) for each in ((INT, INT), (TERM,), (TERM, TERM)))],
+    ids=str,
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_signal_ends_what_waits_for_standard_input(
     reader: str, signals: Sequence[signal.Signals], tmp_path: Path

@@ -1,5 +1,5 @@
 """What the program imports before a command runs: nothing that only a run needs. No time is measured here:
-``tests/benchmarks/startup.py`` compares the processor time of each command with that of ``import click``.
+`tests/benchmarks/ratios/startup.py` compares the CPU of each command with that of `import click`.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+MOST_USED: Final = ("otel-genai", "openinference", "langfuse")
 _BYTES: Final = 1 << 15
 """A trace has about two hundred places: four MiB with this in each."""
 VALUES: Final[Mapping[str, AttributeValue]] = {
@@ -130,7 +131,13 @@ async def all_read(collector: Collector, folder: Path) -> None:
     assert (await store.ledger()).adds_up
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda convention: convention.name)
+@pytest.mark.parametrize(
+    "convention",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.night] * (each.name not in MOST_USED))
+        for each in CONVENTIONS
+    ],
+)
 async def test_any_value_anywhere_gives_a_record_or_a_reason(tmp_path: Path, convention: Convention) -> None:
     traces = [hostile_spans(convention, value, number) for number, value in enumerate(VALUES.values(), 1)]
     first, *others = hostile_spans(convention, "Refunds take 14 days.", len(traces) + 1)

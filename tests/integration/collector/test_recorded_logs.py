@@ -35,7 +35,11 @@ def trace_of(recording: Recording) -> str:
     return recording.spans[0].trace_id
 
 
-@pytest.mark.parametrize("order", [("spans", "logs"), ("logs", "spans")], ids=" before ".join)
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param(("spans", "logs"), marks=pytest.mark.night), ("logs", "spans")],
+    ids=" before ".join,
+)
 async def test_each_is_judged_on_its_question_its_passages_and_its_answer(
     tmp_path: Path, order: Sequence[str]
 ) -> None:

@@ -294,6 +294,7 @@ async def test_without_the_section_no_turn_is_kept(tmp_path: Path) -> None:
         assert await spans.collector.pipeline.store.sessions.session(name_of("chat-1")) is None
 
 
+@pytest.mark.night
 @pytest.mark.slow
 async def test_a_thousand_turns_are_one_session_in_bounded_calls(tmp_path: Path) -> None:
     answers = [GOOD if number % 10 else "Shipping takes 3 days." for number in range(1_000)]

@@ -14,14 +14,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import InputError
+from tests.benchmarks import recording
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.recording import history
-from tests.benchmarks.recording.band import LEAST_RUNS, MOST_RUNS, Place, band_of, compare
-from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of, line_of, parse_line
-from tests.benchmarks.recording.machine import Machine, Onlooker, this_commit, this_machine
-from tests.benchmarks.recording.measurement import Better, Measurement
-from tests.benchmarks.recording.result import summary, table_of
+from tests.benchmarks.recording import (
+    LEAST_RUNS,
+    MOST_RUNS,
+    Circumstances,
+    Entry,
+    Machine,
+    Measurement,
+    Onlooker,
+    Place,
+    band_of,
+    compare,
+    entry_of,
+    line_of,
+    parse_line,
+    summary,
+    table_of,
+    this_commit,
+    this_machine,
+)
 from tests.benchmarks.suite import BENCHMARKS, Benchmark
 
 MACHINE = Machine(cpu="Abacus 9", cores=2, system="Linux")
@@ -37,8 +51,8 @@ MEASUREMENT = Measurement(
 )
 
 
-def entry(ratio: float, *, others: float = 0.0, better: Better = Better.LOWER) -> Entry:
-    measurement = replace(MEASUREMENT, ratios=(ratio,), better=better)
+def entry(ratio: float, *, others: float = 0.0) -> Entry:
+    measurement = replace(MEASUREMENT, ratios=(ratio,))
     return entry_of("startup", measurement, CIRCUMSTANCES, others=others)
 
 
@@ -53,7 +67,6 @@ def test_a_line_has_ratio_spread_versions_and_machine_and_no_host() -> None:
         "benchmark": "startup",
         "what": "--help, CPU",
         "alternative": "import click",
-        "better": "lower",
         "median": 2.0,
         "lowest": 1.0,
         "quartiles": [1.5, 3.0],
@@ -78,9 +91,9 @@ def test_a_line_is_read_as_it_was_written(ratios: list[float]) -> None:
 
 
 def test_runs_are_added_to_the_file_of_their_benchmark(tmp_path: Path) -> None:
-    history.append(runs(1.5), tmp_path)
-    history.append([*runs(1.6), replace(entry(3.0), benchmark="ingest")], tmp_path)
-    assert [(each.benchmark, each.median) for each in history.read(tmp_path)] == [
+    recording.append(runs(1.5), tmp_path)
+    recording.append([*runs(1.6), replace(entry(3.0), benchmark="ingest")], tmp_path)
+    assert [(each.benchmark, each.median) for each in recording.read(tmp_path)] == [
         ("ingest", 3.0),
         ("startup", 1.5),
         ("startup", 1.6),
@@ -108,7 +121,7 @@ def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: str, says
     path = tmp_path / "startup.jsonl"
     path.write_text(f"{line_of(entry(1.0))}\n{line}\n")
     with pytest.raises(InputError) as caught:
-        history.read(tmp_path)
+        recording.read(tmp_path)
     assert str(caught.value).startswith(f"{path}:2: ")
     assert says in str(caught.value)
     assert "Restore it from git, or delete it" in str(caught.value)
@@ -117,7 +130,7 @@ def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: str, says
 def test_a_line_in_another_benchmarks_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ingest.jsonl").write_text(f"{line_of(entry(1.0))}\n")
     with pytest.raises(InputError, match=r"ingest\.jsonl:1: .*'startup': move it to startup\.jsonl"):
-        history.read(tmp_path)
+        recording.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +156,6 @@ def test_a_band_is_as_wide_as_its_history() -> None:
 
 def test_one_odd_run_does_not_widen_the_band() -> None:
     assert band_of([2.0] * 6 + [50.0]) == replace(band_of([2.0] * 7) or pytest.fail("no band"), runs=7)
-
-
-def test_higher_may_be_better() -> None:
-    known = [entry(2.0, better=Better.HIGHER)] * LEAST_RUNS
-    assert compare(entry(1.0, better=Better.HIGHER), known).place is Place.WORSE
-    assert compare(entry(3.0, better=Better.HIGHER), known).place is Place.BETTER
 
 
 def test_too_short_a_history_is_told_and_is_no_failure() -> None:
@@ -206,7 +213,7 @@ def here(ratios: Sequence[float], folder: Path) -> None:
 
 def test_bench_adds_a_line_a_run_of_this_machine_and_commit(tmp_path: Path) -> None:
     here([1.5, 1.6], tmp_path)
-    first, second = history.read(tmp_path)
+    first, second = recording.read(tmp_path)
     assert (first.median, second.median) == (1.5, 1.6)
     assert first.machine == this_machine()
     assert first.versions["ragtrace"] == this_commit()
@@ -234,7 +241,7 @@ def test_a_check_fails_on_a_worse_ratio_and_says_which(
         "1 ratios: 1 WORSE\n"
         "startup: --help, CPU is 3.00 times import click, outside its band\n"
     )
-    assert len(history.read(tmp_path)) == LEAST_RUNS
+    assert len(recording.read(tmp_path)) == LEAST_RUNS
 
 
 @pytest.mark.parametrize(
@@ -308,7 +315,7 @@ def test_an_interpreter_that_is_not_there_stops_a_run(
     missing = str(tmp_path / "python")
     assert main(["--peers-python", missing], folder=tmp_path, benchmarks=measuring(1.0)) == 2
     assert f"--peers-python {missing}: this interpreter cannot be run" in capsys.readouterr().err
-    assert history.read(tmp_path) == []
+    assert recording.read(tmp_path) == []
 
 
 def test_others_take_no_more_than_the_machine_has() -> None:
@@ -318,4 +325,4 @@ def test_others_take_no_more_than_the_machine_has() -> None:
 def test_every_benchmark_of_the_history_exists() -> None:
     """A ratio that was renamed starts a new series: its old lines stay, and no run is compared with them."""
     names = {each.name for each in BENCHMARKS}
-    assert {each.benchmark for each in history.read()} <= names
+    assert {each.benchmark for each in recording.read()} <= names

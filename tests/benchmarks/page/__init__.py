@@ -1,1 +1,0 @@
-"""The page of docs/performance.md, from the committed history."""

@@ -1,1 +1,0 @@
-"""What was measured before, and whether what is measured now is worse."""
