@@ -216,7 +216,7 @@ async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
             base_url=server.url,
             environ={},
             batches=BatchSettings(path=tmp_path / "batches.db", poll_s=0.02),
-            around=lambda judge: budgeted(judge, [guard], None),
+            around=lambda judge: budgeted(judge, [guard.spending], None),
         )
         async with aclosing(judge):
             assert (await judge.ask(request)).value.text == "Yes."
