@@ -53,6 +53,9 @@ _MOST_OUTPUT: Final = 131_072
 _MOST_NAME: Final = 200
 _WORD: Final = re.compile(r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]++")
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]++")
+_IN_ASCII_WORDS: Final = bytes(
+    ord("a" if chr(code).isalnum() or chr(code) == "_" else " ") for code in range(128)
+).ljust(256)
 _SIGNS_A_TOKEN: Final = 4
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _UNTOUCHED: Final = frozenset({401, 402, 403, 404, 405, 407, 429, 503, 529})
@@ -70,6 +73,8 @@ def was_turned_down(status: int) -> bool:
 
 def fewest_tokens(text: str) -> int:
     """Return how many tokens a text takes at least: no tokenizer joins words, or many signs of Chinese."""
+    if text.isascii():  # in a tenth of the time: it was a fifth of what a judged answer cost
+        return (b" " + text.encode().translate(_IN_ASCII_WORDS)).count(b" a")
     unspaced = sum(map(len, _UNSPACED.findall(text)))
     return len(_WORD.findall(text)) + unspaced // _SIGNS_A_TOKEN
 

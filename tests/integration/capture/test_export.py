@@ -99,6 +99,15 @@ def test_the_sampler_of_the_environment_decides(
     assert grpc_receiver.spans == []
 
 
+@pytest.mark.parametrize("variable", ["RAGTRACE_DISABLED", "OTEL_SDK_DISABLED"])
+def test_disabled_is_off(grpc_receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "true")
+    assert not ragtrace.instrument(endpoint=grpc_receiver.endpoint)
+    with ragtrace.rag(question="Who?") as call:
+        assert call.span is None
+    assert grpc_receiver.spans == []
+
+
 def test_a_second_instrument_changes_nothing(
     grpc_receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -225,6 +225,14 @@ def test_documents_in_the_genai_form_always_have_id_and_score(recorded: Any) -> 
     assert [scored, {key: unscored[key] for key in ("id", "content")}] == recorded.chunks
 
 
+def test_an_iterator_of_chunks_is_left_to_the_application(recorded: Any) -> None:
+    chunks = iter(["a", "b"])
+    with ragtrace.retrieval(query="q") as search:
+        search.set_chunks(chunks)
+    assert list(chunks) == ["a", "b"]
+    assert semconv.RAG_DOCUMENTS not in recorded.span("retrieval").attributes
+
+
 class Unspeakable:
     def __str__(self) -> str:
         raise ValueError("no")

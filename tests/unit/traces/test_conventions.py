@@ -240,6 +240,11 @@ def test_decorated_function_that_returns_documents_is_judged_by_its_name() -> No
     assert "'log'" in gap.detail
 
 
+def test_distance_of_a_vector_database_is_no_score() -> None:
+    (chunk,) = the_record(workflow(), query({"id": "a", "distance": 0.3, "document": "x"})).chunks
+    assert (chunk.score, chunk.score_kind) == (0.3, "distance")
+
+
 def test_text_is_found_in_metadata_that_was_written_as_a_repr() -> None:
     match = {"id": "a", "score": 0.8, "metadata": str({"text": "Within 14 days.", "page": 3})}
     (chunk,) = the_record(workflow(), query(match, system="pinecone")).chunks
