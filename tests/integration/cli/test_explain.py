@@ -160,3 +160,10 @@ def test_what_was_retrieved_and_not_shown_to_the_model_is_said(tmp_path: Path) -
     assert output.count("in the model's prompt") == 1
     (found,) = json_lines(run("explain", str(traces), "--json").stdout)
     assert [each["shown_chars"] for each in found["records"][0]["contexts"]] == [None, 0]
+
+
+def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, "Yes.\x1b[2J\x07\u202eevil")])
+    output = run("explain", str(traces)).stdout
+    assert "Yes." in output
+    assert not set(output) & set("\x1b\x07\u202e")
