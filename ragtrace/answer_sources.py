@@ -109,7 +109,9 @@ def parse_address(address: str) -> AnswerAddress:
         return _of_file(rest, is_otlp=kind == "otlp-file")
     if "://" not in address and Path(address).exists():
         return _of_file(address, is_otlp=False)
-    raise ConfigError(f"{without_secrets(address)!r} is not an address to read answers from: {_ACCEPTED}")
+    named = f"{without_secrets(address)!r}"
+    told = named if ":" in address else f"there is no file {named}, and it"
+    raise ConfigError(f"{told} is not an address to read answers from: {_ACCEPTED}")
 
 
 def _of_file(name: str, *, is_otlp: bool) -> AnswerAddress:
