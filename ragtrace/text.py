@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,6 +137,13 @@ def spreadsheet_text(text: str) -> str:
     get one more, so that removing one restores the text.
     """
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def spreadsheet_line(cells: Iterable[object]) -> bytes:
+    """Encode a line of CSV in which no text is read as a formula."""
+    line = io.StringIO()
+    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue().encode("utf-8", "replace")
 
 
 def _escape(found: re.Match[str]) -> str:

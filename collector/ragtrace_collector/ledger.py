@@ -245,7 +245,7 @@ class Account:
     @property
     def outcome(self) -> str:
         """``judged``, ``failed:judge_timeout``."""
-        return self.state.because(self.reason) if self.reason else str(self.state)
+        return str(FinalOutcome(self.state, self.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

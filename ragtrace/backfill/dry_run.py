@@ -36,7 +36,7 @@ from ragtrace.conversations import SessionSettings
 from ragtrace.errors import JudgeError
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.phrases import is_meta, is_refusal
+from ragtrace.judge.phrases import kind_of
 from ragtrace.judge.replies import reply_schema
 from ragtrace.judge_forms import (
     ChunksInput,
@@ -295,15 +295,9 @@ def _stated(
     sentences: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> Iterator[tuple[list[int], str, ClaimKind]]:
     for part in batches(sentences, reply_profile.sentences_a_claim):
-        text, kind = part[0].text, _kind(part[0].text)
+        text, kind = part[0].text, kind_of(part[0].text)
         for time in range(reply_profile.claims_a_place):
             yield [sentence.number for sentence in part], f"{text} {'again' * time}", kind
-
-
-def _kind(sentence: str) -> ClaimKind:
-    if is_refusal(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) else "factual"
 
 
 def _verdicts(

@@ -18,9 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ragtrace.languages import Language
+
+if TYPE_CHECKING:
+    from ragtrace.judge_forms import ClaimKind
 
 SENTENCE_ENDS = ".!。！｡।"
 """What ends a statement in several scripts."""
@@ -124,6 +127,13 @@ def is_meta(sentence: str) -> bool:
     plain = _plain(sentence)
     announces = plain.endswith((":", "：")) and len(plain.split()) <= 25
     return announces or plain.endswith(_QUESTION_MARKS) or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
+
+
+def kind_of(sentence: str) -> ClaimKind:
+    """Classify a sentence by its wording alone, as judges do that stand in for a language model."""
+    if is_refusal(sentence):
+        return "refusal"
+    return "meta" if is_meta(sentence) else "factual"
 
 
 _BARE_REPLY: Final = re.compile(

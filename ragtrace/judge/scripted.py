@@ -22,7 +22,7 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
-from ragtrace.judge.phrases import is_meta, is_refusal
+from ragtrace.judge.phrases import is_refusal, kind_of
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunkRelevance,
@@ -255,7 +255,7 @@ class ScriptedJudge:
         shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
         scripted = _found(self._script.answers, " ".join(sentence.text for sentence in shown))
         if scripted is None:
-            kinds = [_kind(sentence.text) for sentence in given.sentences]
+            kinds = [kind_of(sentence.text) for sentence in given.sentences]
             claims = [
                 ExtractedClaim(id=number, sentence_ids=[sentence.number], text=sentence.text, kind=kind)
                 for number, (sentence, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
@@ -342,12 +342,6 @@ def _found(scripted: Mapping[str, ScriptedT], text: str) -> ScriptedT | None:
     """Return what the script says of the first of its texts that is in this one."""
     words = _words(text)
     return next((said for part, said in scripted.items() if _words(part) in words), None)
-
-
-def _kind(sentence: str) -> ClaimKind:
-    if is_refusal(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) else "factual"
 
 
 def _with_evidence(label: _Word, chunks: tuple[NumberedText, ...]) -> ScriptedVerdict:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import heapq
-import io
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +37,7 @@ from ragtrace.model import (
     outcome_of,
 )
 from ragtrace.stats import RunningMean, Weighed, WeightedMean
-from ragtrace.text import one_json_line, spreadsheet_text
+from ragtrace.text import one_json_line, spreadsheet_line
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -304,14 +302,8 @@ def _csv_rows(answer: JudgedAnswer) -> bytes:
             "reference": record.reference,
             "chunk_ids": " ".join(chunk.id for chunk in record.chunks),
         }
-        rows += _line([cells[name] for name in COLUMNS])
+        rows += spreadsheet_line([cells[name] for name in COLUMNS])
     return rows
-
-
-def _line(cells: tuple[str, ...] | list[Any]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
-    return line.getvalue().encode("utf-8", "replace")
 
 
 _MOST_ROWS: Final = 1_000
@@ -650,7 +642,9 @@ def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Repo
             start = f'{{"version": {SCHEMA_VERSION}, '.encode()
             return AppendedReport(path, _json_row, starts_with=start, is_quoted=False)
         case ".csv":
-            head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
+            head = "\ufeff".encode() + spreadsheet_line(
+                COLUMNS
+            )  # the mark by which spreadsheets recognize UTF-8
             return AppendedReport(path, _csv_rows, head=head, starts_with=head, is_quoted=True)
         case ".parquet":
             return ParquetReport(path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -33,7 +31,7 @@ from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label
 from ragtrace.reviews import LabelRow, RecordRows, ReviewFile, record_row
-from ragtrace.text import escaped_json, spreadsheet_text
+from ragtrace.text import escaped_json, spreadsheet_line
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import (
     FIELDS,
@@ -75,7 +73,7 @@ def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None)
 def _csv_head(metrics: Sequence[str], is_searched: bool) -> bytes:
     names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
     last = [*names, *(["search"] if is_searched else [])]
-    return "\ufeff".encode() + _csv_line([*_COLUMNS, "disputed", *last])
+    return "\ufeff".encode() + spreadsheet_line([*_COLUMNS, "disputed", *last])
 
 
 def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
@@ -84,13 +82,7 @@ def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) 
     for name in metrics:
         metric = answer.metric(name)
         cells += [metric.score, metric.label.value] if metric else [None, None]
-    return _csv_line([*cells, *([] if search is None else [search])])
-
-
-def _csv_line(cells: Sequence[str | float | None]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
-    return line.getvalue().encode("utf-8", "replace")
+    return spreadsheet_line([*cells, *([] if search is None else [search])])
 
 
 FORMATS: Final[Mapping[str, ExportFormat]] = {
