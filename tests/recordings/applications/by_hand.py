@@ -21,24 +21,6 @@ from tests.recordings.applications.application import (
     union,
 )
 
-__all__ = [
-    "anthropic",
-    "anthropic_async",
-    "anthropic_streaming",
-    "anthropic_tools",
-    "chroma",
-    "openai_abandoned",
-    "openai_async",
-    "openai_chat",
-    "openai_choices",
-    "openai_closed",
-    "openai_responses",
-    "openai_streaming",
-    "openai_talk",
-    "openai_tools",
-    "qdrant",
-]
-
 
 def openai_chat() -> Application:
     return _by_hand("openai_chat", "How long does the warranty last?")

@@ -22,18 +22,6 @@ from tests.recordings.applications.application import (
     union,
 )
 
-__all__ = [
-    "langchain",
-    "langchain_agent",
-    "langchain_async",
-    "langchain_ensemble",
-    "langchain_faiss",
-    "langchain_forty",
-    "langchain_history",
-    "langchain_streaming",
-    "langfuse_langchain",
-]
-
 
 def langchain() -> Application:
     app = import_module("langchain_app")

@@ -21,17 +21,6 @@ from tests.recordings.applications.application import (
     union,
 )
 
-__all__ = [
-    "llamaindex",
-    "llamaindex_agent",
-    "llamaindex_async",
-    "llamaindex_chat",
-    "llamaindex_fusion",
-    "llamaindex_many",
-    "llamaindex_reranker",
-    "llamaindex_streaming",
-]
-
 
 def llamaindex() -> Application:
     app = import_module("llamaindex_app")

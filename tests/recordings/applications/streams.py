@@ -12,10 +12,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from tests.recordings.applications.agents import pydantic_ai
 from tests.recordings.applications.application import MODEL, Application, chunk, plain_search
-from tests.recordings.applications.on_pydantic_ai import pydantic_ai
-
-__all__ = ["ENDINGS", "STREAMS"]
 
 Pieces = AsyncGenerator[str, None]
 ENDINGS = ("whole", "left", "cancelled", "broken")

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from ragtrace.model import AttributeValue, Part, SkipReason
 from ragtrace.traces.extract import Extraction, extract_records
-from ragtrace.traces.trace import Span, SpanEvent, SpanLink, StatusCode, Trace
+from ragtrace.traces.trace import Span, SpanEvent, SpanLink, Trace
 from tests.unit.traces.builders import (
     TRACE_ID,
     a_span,
     a_trace,
     documents,
-    message,
     messages,
     reasons,
     span_id,
@@ -117,33 +116,6 @@ def test_a_span_without_a_parent_belongs_to_the_span_that_it_links_to() -> None:
     assert not any(each.chunks for each in extract_records(a_trace(call, other, alone)).records)
 
 
-def test_answer_is_read_from_the_generation_where_the_root_has_none() -> None:
-    root = a_span(
-        1, attributes={WORKFLOW: "invoke_workflow", "gen_ai.input.messages": messages("user", QUESTION)}
-    )
-    record = the_record(root, retrieval(), chat())
-    assert record.answer == ANSWER
-    assert record.target is not None
-    assert record.target.span_id == span_id(3)
-
-
-def test_structured_attributes_are_read_like_json_strings() -> None:
-    record = the_record(
-        workflow(**{"gen_ai.input.messages": (message("user", QUESTION),)}),
-        retrieval(
-            **{
-                "gen_ai.retrieval.documents": (
-                    {"id": "d1", "score": 1, "content": "x", "metadata": {"page": 3}},
-                )
-            }
-        ),
-        chat(),
-    )
-    assert record.question == QUESTION
-    assert record.chunks[0].metadata == {"page": 3}
-    assert record.chunks[0].score == 1.0
-
-
 def test_own_attributes_win_over_the_genai_ones_beside_them() -> None:
     elements = tuple(json.dumps({"id": key, "content": f"text {key}"}) for key in ("a", "b"))
     record = the_record(
@@ -204,109 +176,10 @@ def test_openinference_question_is_found_in_what_instrumentations_write(
     assert the_record(a_span(1, attributes=attributes)).question == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param('{"answer": "14 days.", "context": []}', ANSWER, id="answer"),
-        pytest.param('{"result": {"output": "14 days."}}', ANSWER, id="wrapped"),
-        pytest.param(
-            '{"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "14 days."}]}',
-            ANSWER,
-            id="messages",
-        ),
-        pytest.param('{"generations": [[{"text": "14 days."}]]}', ANSWER, id="generations"),
-        pytest.param("14 days.", ANSWER, id="raw"),
-    ],
-)
-def test_openinference_answer_is_found_in_what_instrumentations_write(value: str, expected: str) -> None:
-    attributes = oi("AGENT", **{"input.value": QUESTION, "output.value": value})
-    assert the_record(a_span(1, attributes=attributes)).answer == expected
-
-
 def test_an_answer_that_quotes_a_conversation_is_no_prompt_of_many_turns() -> None:
     said = "User: How long can I return?\nAssistant: Within 14 days.\nThat is what support said."
     call = a_span(1, None, attributes=oi("CHAIN", **{"input.value": QUESTION, "output.value": said}))
     assert the_record(call).answer == said
-
-
-def test_openinference_messages_with_parts_are_read() -> None:
-    parts = {
-        "llm.input_messages.0.message.role": "user",
-        "llm.input_messages.0.message.contents.0.message_content.type": "image",
-        "llm.input_messages.0.message.contents.1.message_content.type": "text",
-        "llm.input_messages.0.message.contents.1.message_content.text": QUESTION,
-        "llm.output_messages.0.message.content": ANSWER,
-    }
-    retriever = a_span(
-        2, 9, at=(10, 20), attributes=oi("RETRIEVER", **oi_documents("retrieval.documents", "x"))
-    )
-    record = the_record(a_span(9), retriever, a_span(3, 9, at=(30, 90), attributes=oi("LLM", **parts)))
-    assert (record.question, record.answer) == (QUESTION, ANSWER)
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        pytest.param({"gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER}, id="deprecated attributes"),
-        pytest.param(
-            {"gen_ai.prompt": messages("user", QUESTION), "gen_ai.completion": messages("assistant", ANSWER)},
-            id="as json",
-        ),
-    ],
-)
-def test_genai_of_old_is_read_too(events: dict[str, AttributeValue]) -> None:
-    record = the_record(a_span(9), retrieval(parent=9), chat(parent=9, text="", **events))
-    assert (record.question, record.answer) == (QUESTION, ANSWER)
-
-
-def test_genai_messages_as_span_events_are_read() -> None:
-    spoken = replace(
-        chat(parent=9, text=""),
-        events=(
-            SpanEvent(name="gen_ai.user.message", time_ns=1, attributes={"content": QUESTION}),
-            SpanEvent(
-                name="gen_ai.choice",
-                time_ns=2,
-                attributes={"index": 0, "message": json.dumps({"role": "assistant", "content": ANSWER})},
-            ),
-        ),
-    )
-    record = the_record(a_span(9), retrieval(parent=9), spoken)
-    assert (record.question, record.answer) == (QUESTION, ANSWER)
-
-
-def test_reasoning_tool_calls_and_further_choices_are_not_the_answer() -> None:
-    first = {
-        "role": "assistant",
-        "parts": [
-            {"type": "reasoning", "content": "hm"},
-            {"type": "text", "content": ANSWER},
-            {"type": "tool_call", "name": "x", "arguments": {}},
-        ],
-    }
-    both = json.dumps([first, {"role": "assistant", "parts": [{"type": "text", "content": "other"}]}])
-    assert the_record(workflow(**{"gen_ai.output.messages": both}), retrieval()).answer == ANSWER
-
-
-def test_question_of_a_conversation_is_the_last_one() -> None:
-    talk = json.dumps([message("user", "Hi"), message("assistant", "Hello"), message("user", QUESTION)])
-    assert the_record(workflow(**{"gen_ai.input.messages": talk}), retrieval()).question == QUESTION
-
-
-def test_two_workflows_in_a_trace_are_two_records() -> None:
-    extraction = extract_records(
-        a_trace(
-            a_span(9),
-            workflow(1, 9),
-            retrieval(2, 1),
-            workflow(4, 9, **{"gen_ai.output.messages": messages("assistant", "B")}),
-            retrieval(5, 4, **{"gen_ai.retrieval.documents": documents(d2="other")}),
-        )
-    )
-    assert [(record.answer, [c.id for c in record.chunks]) for record in extraction.records] == [
-        (ANSWER, ["d1"]),
-        ("B", ["d2"]),
-    ]
 
 
 def test_marked_rag_calls_inside_an_agent_are_the_records() -> None:
@@ -318,17 +191,6 @@ def test_marked_rag_calls_inside_an_agent_are_the_records() -> None:
         a_trace(agent, workflow(1, 9, **mark), retrieval(2, 1), workflow(4, 9, **mark), retrieval(5, 4))
     ).records
     assert [record.id for record in records] == [f"{TRACE_ID}:{span_id(1)}", f"{TRACE_ID}:{span_id(4)}"]
-
-
-def test_topmost_workflow_is_the_call_of_nested_ones() -> None:
-    record = the_record(
-        workflow(1),
-        workflow(4, 1, **{"gen_ai.output.messages": messages("assistant", "draft")}),
-        retrieval(2, 4),
-        chat(3, 4),
-    )
-    assert record.answer == ANSWER
-    assert len(record.chunks) == 1
 
 
 def test_steps_without_a_workflow_are_joined_under_their_common_ancestor() -> None:
@@ -400,11 +262,6 @@ def test_framework_span_is_chosen_over_the_provider_span_below_it() -> None:
     assert record.target.span_id == span_id(3)
 
 
-def test_last_generation_after_the_retrieval_has_the_answer() -> None:
-    rewrite = chat(4, 9, at=(1, 5), text="rewritten question")
-    assert the_record(a_span(9), rewrite, retrieval(parent=9), chat(3, 9)).answer == ANSWER
-
-
 def test_generation_that_the_root_repeats_gives_the_model() -> None:
     title = chat(4, at=(910, 990), text="A title", **{"gen_ai.response.model": "small"})
     assert the_record(workflow(), retrieval(), chat(**{"gen_ai.response.model": "big"}), title).model == "big"
@@ -431,11 +288,6 @@ def test_retrieval_after_the_answer_is_no_context() -> None:
     assert [chunk.id for chunk in the_record(workflow(), retrieval(), chat(), late).chunks] == ["d1"]
 
 
-def test_outermost_retrieval_with_text_is_the_context() -> None:
-    inner = retrieval(4, 2, at=(11, 19), **{"gen_ai.retrieval.documents": documents(raw="raw")})
-    assert [chunk.id for chunk in the_record(workflow(), retrieval(), inner).chunks] == ["d1"]
-
-
 def test_inner_retrieval_counts_where_the_outer_one_holds_no_text() -> None:
     outer = a_span(
         2,
@@ -446,17 +298,6 @@ def test_inner_retrieval_counts_where_the_outer_one_holds_no_text() -> None:
     record = the_record(workflow(), outer, retrieval(4, 2, at=(11, 19)))
     assert [chunk.text for chunk in record.chunks] == ["Within 14 days."]
     assert record.gaps == ()
-
-
-def test_output_of_a_reranker_is_the_final_context() -> None:
-    rerank = oi(
-        "RERANKER",
-        **oi_documents("reranker.input_documents", "a", "b"),
-        **oi_documents("reranker.output_documents", "b"),
-    )
-    record = the_record(workflow(), retrieval(), a_span(4, 1, at=(21, 25), attributes=rerank), chat())
-    assert [chunk.text for chunk in record.chunks] == ["b"]
-    assert "reranker" in next(where.why for where in record.provenance if where.part is Part.CONTEXT)
 
 
 def test_documents_without_an_id_are_named_after_their_metadata_or_text() -> None:
@@ -470,12 +311,6 @@ def test_documents_without_an_id_are_named_after_their_metadata_or_text() -> Non
         ).chunks
     ]
     assert ids == ["c7", "a1fce4363854ff88", "unnamed-2"]
-
-
-def test_distance_is_not_taken_for_a_similarity() -> None:
-    far = json.dumps([{"id": "a", "content": "x", "distance": 0.2}])
-    chunk = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": far})).chunks[0]
-    assert (chunk.score, chunk.score_kind) == (0.2, "distance")
 
 
 def test_documents_without_text_are_a_gap() -> None:
@@ -506,15 +341,6 @@ def test_uploaded_messages_are_named() -> None:
     gap = record.gap(Part.ANSWER)
     assert gap is not None
     assert "uploaded" in gap.detail
-
-
-def test_call_that_failed_before_it_answered_is_a_failed_call() -> None:
-    root = a_span(
-        1,
-        attributes={WORKFLOW: "invoke_workflow", "gen_ai.input.messages": messages("user", QUESTION)},
-        status=StatusCode.ERROR,
-    )
-    assert reasons(the_record(root, retrieval())) == {Part.ANSWER: SkipReason.FAILED_CALL}
 
 
 def test_chat_alone_is_a_call_for_which_nothing_was_retrieved() -> None:
@@ -604,24 +430,12 @@ def test_documents_cut_out_of_their_json_are_left_out_of_a_list(
     assert reasons(record) == ({Part.CONTEXT: SkipReason.TRUNCATED} if is_cut else {})
 
 
-def test_openinference_text_cut_by_tempo_is_truncated() -> None:
-    attributes = oi("CHAIN", **{"input.value": QUESTION, "output.value": tempo_cut("é" * 3_000)})
-    retriever = oi("RETRIEVER", **oi_documents("retrieval.documents", "x" * 2_048))
-    record = the_record(a_span(1, attributes=attributes), a_span(2, 1, at=(10, 20), attributes=retriever))
-    assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED, Part.ANSWER: SkipReason.TRUNCATED}
-
-
 def test_dropped_attributes_leave_the_context_incomplete_and_the_indices_their_gaps() -> None:
     left = oi_documents("retrieval.documents", "i", "j", start=8)
     record = the_record(workflow(), a_span(2, 1, at=(10, 20), attributes=left, dropped=34), chat())
     assert [chunk.rank for chunk in record.chunks] == [8, 9]
     assert reasons(record) == {Part.CONTEXT: SkipReason.INCOMPLETE}
     assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in record.gaps[0].detail
-
-
-def test_abandoned_stream_is_an_incomplete_answer() -> None:
-    record = the_record(workflow(**{"ragtrace.stream.complete": False}), retrieval())
-    assert reasons(record) == {Part.ANSWER: SkipReason.INCOMPLETE}
 
 
 @pytest.mark.parametrize(

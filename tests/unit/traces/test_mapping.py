@@ -113,29 +113,6 @@ def test_a_mapping_that_leads_nowhere_changes_nothing() -> None:
     assert extract_records(trace, ExtractRules(mapping=MAPPING)) == extract_records(trace)
 
 
-def test_what_the_mapping_names_is_judged_like_any_text() -> None:
-    own = {"app.q": "[REDACTED]", "app.result": HITS, "app.a": "14 days."}
-    record = the_record(a_span(1, attributes=own))
-    assert record.question is None
-    assert [(gap.part, gap.reason) for gap in record.gaps] == [(Part.QUESTION, SkipReason.REDACTED)]
-
-
-@pytest.mark.parametrize(("pattern", "texts"), [("^kb_", ["14 days."]), ("other", [])])
-def test_tools_are_context_by_the_pattern_of_the_mapping(pattern: str, texts: list[str]) -> None:
-    root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.output.messages": messages("assistant", "14.")}
-    tool = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "kb_articles",
-        "gen_ai.tool.call.result": '[{"id": "a", "text": "14 days."}]',
-    }
-    record = the_record(
-        a_span(1, attributes=root),
-        a_span(2, 1, at=(10, 20), attributes=tool),
-        mapping=AttributeMapping(tools=re.compile(pattern)),
-    )
-    assert [chunk.text for chunk in record.chunks] == texts
-
-
 OPERATION = "gen_ai.operation.name"
 QUESTION, ANSWER = "How long can I return?", "14 days."
 CHUNK = "Returns are free within 14 days."
@@ -161,24 +138,6 @@ def called_tool(
     called = {OPERATION: "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.result": result}
     arguments = {"gen_ai.tool.call.arguments": '{"query": "return period"}'}
     return a_span(number, 1, at=at, attributes={**called, **arguments})
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        pytest.param(CHUNK, id="text"),
-        pytest.param(json.dumps([{"id": "a", "text": CHUNK}]), id="documents"),
-        pytest.param(json.dumps({"results": [{"content": CHUNK, "score": 0.4}]}), id="wrapped"),
-        pytest.param(json.dumps({"output": {"kwargs": {"type": "tool", "content": CHUNK}}}), id="langchain"),
-        pytest.param(json.dumps({"content": [{"type": "text", "text": CHUNK}], "isError": False}), id="mcp"),
-        pytest.param(({"text": CHUNK},), id="structured"),
-    ],
-)
-def test_result_of_a_retrieving_tool_is_context(result: AttributeValue) -> None:
-    record = record_of(agent(), called_tool("search_docs", result))
-    assert [chunk.text for chunk in record.chunks] == [CHUNK]
-    assert record.retrieval_query == "return period"
-    assert record.gaps == ()
 
 
 def test_tool_of_an_mcp_server_is_a_tool() -> None:
@@ -212,21 +171,6 @@ def test_other_tools_are_named_where_nothing_was_retrieved() -> None:
 def test_user_names_the_tools_that_retrieve() -> None:
     assert len(record_of(agent(), called_tool("send_mail", "sent"), tools="mail").chunks) == 1
     assert record_of(agent(), called_tool("search_docs", CHUNK), tools="mail").chunks == ()
-
-
-def test_tools_of_several_hops_are_joined_in_order() -> None:
-    second = called_tool("search_docs", "Refunds take 5 days.", at=(30, 40), number=3)
-    texts = [chunk.text for chunk in record_of(agent(), called_tool("search_docs", CHUNK), second).chunks]
-    assert texts == [CHUNK, "Refunds take 5 days."]
-
-
-def test_retriever_inside_a_tool_gives_the_chunks() -> None:
-    outer = called_tool("search_docs", f"{CHUNK}\n\nRefunds take 5 days.")
-    found = json.dumps([{"id": "a", "content": CHUNK}, {"id": "b", "content": "Refunds take 5 days."}])
-    inner = a_span(
-        3, 2, at=(11, 19), attributes={OPERATION: "retrieval", "gen_ai.retrieval.documents": found}
-    )
-    assert [chunk.id for chunk in record_of(agent(), outer, inner).chunks] == ["a", "b"]
 
 
 def test_tool_that_made_something_else_of_what_it_retrieved_is_the_context_itself() -> None:
@@ -271,27 +215,6 @@ def called(name: str) -> dict[str, AttributeValue]:
     return {"role": "assistant", "parts": [{"type": "tool_call", "id": f"c-{name}", "name": name}]}  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(
-    "returned",
-    [
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c-search_docs", "response": CHUNK}]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c-search_docs", "result": CHUNK}]},
-        {"role": "tool", "tool_call_id": "c-search_docs", "content": CHUNK},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "c-search_docs", "content": CHUNK}],
-        },
-    ],
-    ids=["response", "result", "openai", "anthropic"],
-)
-def test_tool_message_in_the_prompt_is_context_where_no_span_is_of_the_tool(
-    returned: dict[str, AttributeValue],
-) -> None:
-    record = record_of(conversation(message("user", QUESTION), called("search_docs"), returned))
-    assert (record.question, [chunk.text for chunk in record.chunks]) == (QUESTION, [CHUNK])
-    assert record.gaps == ()
-
-
 def test_tool_messages_of_other_tools_and_of_earlier_turns_are_no_context() -> None:
     earlier = {"role": "tool", "tool_call_id": "c-search_docs", "content": "old"}
     mailed = {"role": "tool", "tool_call_id": "c-send_mail", "content": "sent"}
@@ -307,20 +230,3 @@ def test_tool_messages_of_other_tools_and_of_earlier_turns_are_no_context() -> N
         )
     )
     assert record.chunks == ()
-
-
-def test_openinference_tool_messages_are_context() -> None:
-    flat: dict[str, AttributeValue] = {
-        "openinference.span.kind": "LLM",
-        "llm.input_messages.0.message.role": "user",
-        "llm.input_messages.0.message.content": QUESTION,
-        "llm.input_messages.1.message.role": "assistant",
-        "llm.input_messages.1.message.tool_calls.0.tool_call.id": "c1",
-        "llm.input_messages.1.message.tool_calls.0.tool_call.function.name": "retrieve",
-        "llm.input_messages.2.message.role": "tool",
-        "llm.input_messages.2.message.tool_call_id": "c1",
-        "llm.input_messages.2.message.content": CHUNK,
-        "llm.output_messages.0.message.content": ANSWER,
-    }
-    record = record_of(a_span(1, attributes=flat))
-    assert (record.question, record.answer, [c.text for c in record.chunks]) == (QUESTION, ANSWER, [CHUNK])

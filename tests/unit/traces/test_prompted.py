@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -178,62 +177,6 @@ def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
     assert "`--set extract.context=prompt`" in record.gaps[0].detail
 
 
-MORE = {
-    "the question before the context": (
-        said(
-            "You are an assistant for question-answering tasks. Use the following pieces of retrieved "
-            "context to answer the question. If you don't know the answer, just say that you don't know.\n"
-            f"Question: {QUESTION}\nContext: {WARRANTY}\n\n{RETURNS}\nAnswer:"
-        ),
-        [f"{WARRANTY}\n\n{RETURNS}"],
-    ),
-    "a note among the facts": (
-        said(
-            (
-                "system",
-                f"Answer from the context.\n\nContext:\n{WARRANTY}\nNote: keep the receipt.\n{RETURNS}",
-            ),
-            QUESTION,
-        ),
-        [f"{WARRANTY}\nNote: keep the receipt.\n{RETURNS}"],
-    ),
-    "questions and answers between tags": (
-        said(f"<context>Question: How long?\nAnswer: {WARRANTY}</context>\n\n{QUESTION}"),
-        [f"Question: How long?\nAnswer: {WARRANTY}"],
-    ),
-    "articles that are pointed to": (
-        said(
-            f"Answer from these articles.\n<article>{WARRANTY}</article>\n<article>{RETURNS}</article>\n"
-            f"{QUESTION}"
-        ),
-        [WARRANTY, RETURNS],
-    ),
-    "sections that are pointed to": (
-        said(
-            f"Answer from the sections below.\n\nSection 1: {WARRANTY}\nSection 2: {RETURNS}\n\n"
-            f"Question: {QUESTION}"
-        ),
-        [WARRANTY, RETURNS],
-    ),
-    "a question that comes first": (
-        said(f"{QUESTION}\n\nUse only these passages:\n[1] {WARRANTY}\n[2] {RETURNS}"),
-        [WARRANTY, RETURNS],
-    ),
-    "passages of an earlier turn": (
-        said(f"<context>{WARRANTY}</context>\n\nWhat is sold?", ("assistant", "Lamps."), QUESTION),
-        [WARRANTY],
-    ),
-}
-
-
-@pytest.mark.parametrize(("messages", "passages"), MORE.values(), ids=MORE.keys())
-def test_passages_are_whole_and_the_question_is_found_wherever_it_stands(
-    messages: Sequence[Mapping[str, Any]], passages: Sequence[str]
-) -> None:
-    record = read(messages)
-    assert (texts(record), record.question) == (list(passages), QUESTION)
-
-
 TOOL_CALL = {
     "role": "assistant",
     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather"}}],
@@ -270,14 +213,6 @@ def test_retrieval_comes_before_the_prompt() -> None:
     assert (texts(record), record.context_from_prompt) == (["Found."], False)
 
 
-def test_chunks_are_named_after_their_text() -> None:
-    record = read(SHAPES[0].messages)
-    assert [chunk.id for chunk in record.chunks] == [
-        hashlib.sha256(text.encode()).hexdigest()[:16] for text in SHAPES[0].passages
-    ]
-    assert [chunk.rank for chunk in record.chunks] == list(range(len(record.chunks)))
-
-
 def test_question_of_the_call_around_the_model_is_not_in_the_context() -> None:
     root = chat(said(QUESTION), 9, **WORKFLOW)
     inner = chat(said(f"{WARRANTY} {RETURNS} {QUESTION}"), 1, 9)
@@ -300,33 +235,6 @@ def test_prompt_that_the_policy_cut_is_not_judged() -> None:
     cut = chat(said(FRAMED), **{"ragtrace.kind": "generation", "ragtrace.content.truncated": ("messages",)})
     (record,) = extract_records(a_trace(cut)).records
     assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED}
-
-
-def test_prompt_that_tempo_cut_is_not_judged() -> None:
-    whole = json.dumps(said(("system", f"<context>{WARRANTY}</context>"), f"{QUESTION} {'x' * 3_000}"))
-    cut = chat([], **{"gen_ai.input.messages": whole[:2_048]})
-    (record,) = extract_records(a_trace(cut)).records
-    assert record.gap(Part.CONTEXT) is not None
-
-
-def test_two_model_calls_of_one_trace_are_one_answer() -> None:
-    rewrite = chat(said("Rewrite: how long?"), 2, 9, at=(0, 1), answer=QUESTION)
-    answer = chat(said(FRAMED), 1, 9, at=(5, 9))
-    (record,) = extract_records(a_trace(a_span(9), rewrite, answer)).records
-    assert (texts(record), record.answer) == ([WARRANTY], ANSWER)
-
-
-def test_model_call_inside_a_call_with_a_retrieval_is_no_answer_of_its_own() -> None:
-    root = a_span(9, attributes={**WORKFLOW, "gen_ai.input.messages": json.dumps(said(QUESTION))})
-    found = a_span(
-        2,
-        9,
-        attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ('{"content": "Found."}',)},
-    )
-    beside, nested = chat(said(FRAMED), 7), chat(said(FRAMED), 1, 9)
-    for spans in ((root, found, nested), (root, found, nested, beside)):
-        (record,) = extract_records(a_trace(*spans), LIBERAL).records
-        assert texts(record) == ["Found."]
 
 
 HUGE: Mapping[str, Callable[[int], str]] = {

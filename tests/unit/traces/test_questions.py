@@ -75,19 +75,6 @@ def test_prompt_stands_for_the_question_where_nothing_else_does() -> None:
     assert the_record(retrieval(None), chat(message("user", stuffed))).question == stuffed
 
 
-def test_first_call_inside_a_wrapper_that_holds_nothing_has_the_question() -> None:
-    wrapper = a_span(1, attributes={OPERATION: "invoke_agent"})
-    inner = a_span(
-        2,
-        1,
-        at=(1, 99),
-        attributes={OPERATION: "invoke_agent", "gen_ai.input.messages": messages("user", "How long?")},
-    )
-    found = {OPERATION: "retrieval", "gen_ai.retrieval.documents": documents(a=CHUNK)}
-    (record,) = extract_records(a_trace(wrapper, inner, a_span(3, 2, at=(10, 20), attributes=found))).records
-    assert record.question == "How long?"
-
-
 RIGHT = "Refunds take 14 days."
 ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 
@@ -148,14 +135,6 @@ def test_of_several_spans_the_last_is_believed() -> None:
     notes = holder(1, ROOT, text="First."), holder(3, ROOT, text="Last."), holder(2, ROOT, text="Second.")
     (record,) = records_of(*rag_trace(0), *notes)
     assert record.reference == "Last."
-
-
-def test_of_two_calls_each_gets_its_own_reference() -> None:
-    other = second_call()
-    first, second = records_of(
-        *rag_trace(0), *other, holder(1, parent=ROOT), holder(2, link=other[0], text="Yes.")
-    )
-    assert (first.reference, second.reference) == (RIGHT, "Yes.")
 
 
 def test_a_reference_that_could_be_of_two_calls_is_of_none() -> None:
