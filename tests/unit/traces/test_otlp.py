@@ -141,10 +141,7 @@ def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
     [
         pytest.param(b"\xff\xfe", "line 1", id="invalid utf-8"),
         pytest.param(b"{", "line 1", id="cut"),
-        pytest.param(b"[]", "expected an object, got list", id="no object"),
         pytest.param(b"[" * 100_000, "nested too deep", id="deep arrays"),
-        pytest.param(b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper", id="deep objects"),
-        pytest.param(b'{"resourceSpans": [5]}', "resourceSpans", id="wrong type"),
         pytest.param(a_json_request(startTimeUnixNano="soon"), "startTimeUnixNano", id="time no number"),
         pytest.param(a_json_request(startTimeUnixNano="9" * 5000), "startTimeUnixNano", id="huge number"),
     ],

@@ -72,109 +72,38 @@ def test_passages_of_a_shape_are_told_from_question_and_instructions(shape: Shap
     assert (reasons(alone), alone.context_from_prompt) == ({Part.CONTEXT: SkipReason.NO_RETRIEVAL}, False)
 
 
-PLAIN = {
-    "one question": said(QUESTION),
-    "a system prompt": said(("system", SYSTEM), QUESTION),
-    "a conversation": said(
-        ("system", SYSTEM), "My lamp flickers.", ("assistant", "Is the bulb loose?"), "No."
-    ),
-    "rules in Markdown": said(
-        (
-            "system",
-            "# Role\nYou help customers.\n\n# Rules\n- Be short.\n- Cite your sources.\n\n# Tone\nFriendly.",
-        ),
+PLAIN = (  # a system prompt, if any, and what the user says
+    (
+        "# Role\nYou help customers.\n\n# Rules\n- Be short.\n- Cite your sources.\n\n# Tone\nFriendly.",
         QUESTION,
     ),
-    "rules in tags": said(
-        (
-            "system",
-            "<role>You help.</role>\n<rules>\n- Be short.\n</rules>\n<output_format>JSON</output_format>",
-        ),
-        QUESTION,
-    ),
-    "a list of rules": said(
-        ("system", "Follow these rules:\n1. Be short.\n2. Never invent prices."), QUESTION
-    ),
-    "rules about documents": said(
-        ("system", "You answer questions about our documents. Cite sources.\n\nNever talk about prices."),
-        QUESTION,
-    ),
-    "facts about the user": said(
-        ("system", f"{SYSTEM}\n\nContext: the user is Bob, on the page of bills."), QUESTION
-    ),
-    "tags that are only named": said(
-        ("system", "The user may send text in <context></context> tags."), QUESTION
-    ),
-    "code to repair": said("What is wrong here?\n\n```python\nfor i in range(3)\n    print(i)\n```"),
-    "a text to translate": said(
-        "Translate this text to French:\n\nThe warranty on every lamp lasts 24 months."
-    ),
-    "a text to sum up": said(
-        "Summarize the following article:\n\nThe warranty on every lamp lasts 24 months."
-    ),
-    "a log with brackets": said(
-        "Why does it fail?\n\n[INFO] started the job\n[ERROR] could not open the file"
-    ),
-    "numbered wishes": said("Write a poem about:\n1. a lamp that is lit\n2. a warranty that ends"),
-    "chores with boxes": said(
-        "Use the list below and plan my day:\n\n- [ ] buy some milk\n- [x] call the bank"
-    ),
-    "JSON to convert": said(
-        'Make YAML of this: [{"name": "lamp", "price": 12}, {"name": "bulb", "price": 2}]'
-    ),
-    "history as JSON": said(
-        'Name this chat: [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Oh"}]'
-    ),
-    "a follow-up to rewrite": said(
-        "Given the conversation below, rewrite the last question so that it stands alone.\n\nChat History:\n"
-        f"user: Hello\nassistant: Hello!\n\nFollow-up question: {QUESTION}\nStandalone question:"
-    ),
-    "an answer to grade": said(
-        f"Use the context below to grade the answer.\n\nContext: {WARRANTY}\n\nQuestion: {QUESTION}\n\n"
-        "Answer: 30 months.\n\nGrade:"
-    ),
-    "an answer to grade in tags": said(
-        f"<context>{WARRANTY}</context>\n<question>{QUESTION}</question>\n<answer>30 months.</answer>\nGrade."
-    ),
-    "examples with answers": said(
-        "Answer in the style of the example.\n\nContext: Lamps cost 12 euros.\nQuestion: What is the price?\n"
-        f"Answer: 12 euros.\n\nQuestion: {QUESTION}\nAnswer:"
-    ),
-    "passages in an example": said(
-        f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"
-    ),
-    "HTML to mend": said("Why is it not shown?\n<article><p>A lamp with a warranty.</p></article>"),
-    "JSX to mend": said(
-        "Why does it not render?\n<Document><Page size='A4'>Hello lamp world</Page></Document>"
-    ),
-    "a contract": said(
-        "Section 1: The parties agree to sell lamps.\nSection 2: The price is 12 euros.\n\nIs that fair?"
-    ),
-    "papers to bring": said("Documents:\n- my passport\n- my visa\n- two photos\n\nDo I need anything else?"),
-    "how to cite": said(
-        ("system", f"{SYSTEM}\n\nSources: always cite them as [1], [2] and so on."), QUESTION
-    ),
-    "facts for a letter": said(
-        "Use the following information for a letter:\n\nBob moved to Paris in May.\n\nIs it polite?"
-    ),
-    "names to extract": said(
-        "Extract all names from the following article:\n\nBob met Eve in Paris.\n\nAre there any?"
-    ),
-    "what the model said before": said(
-        QUESTION, ("assistant", f"<context>{WARRANTY}</context> says 24 months."), "Are you sure?"
-    ),
-}
+    ("<role>You help.</role>\n<rules>\n- Be short.\n</rules>\n<output_format>JSON</output_format>", QUESTION),
+    ("Follow these rules:\n1. Be short.\n2. Never invent prices.", QUESTION),
+    ("You answer questions about our documents. Cite sources.\n\nNever talk about prices.", QUESTION),
+    (f"{SYSTEM}\n\nContext: the user is Bob, on the page of bills.", QUESTION),
+    (f"{SYSTEM}\n\nSources: always cite them as [1], [2] and so on.", QUESTION),
+    ("The user may send text in <context></context> tags.", QUESTION),
+    ("", "What is wrong here?\n\n```python\nfor i in range(3)\n    print(i)\n```"),
+    ("", "Why does it fail?\n\n[INFO] started the job\n[ERROR] could not open the file"),
+    ("", "Write a poem about:\n1. a lamp that is lit\n2. a warranty that ends"),
+    ("", "Use the list below and plan my day:\n\n- [ ] buy some milk\n- [x] call the bank"),
+    ("", 'Make YAML of this: [{"name": "lamp", "price": 12}, {"name": "bulb", "price": 2}]'),
+    ("", f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"),
+    ("", "Why is it not shown?\n<article><p>A lamp with a warranty.</p></article>"),
+    ("", "Why does it not render?\n<Document><Page size='A4'>Hello lamp world</Page></Document>"),
+    ("", "Section 1: The parties agree to sell lamps.\nSection 2: The price is 12 euros.\n\nIs that fair?"),
+    ("", "Documents:\n- my passport\n- my visa\n- two photos\n\nDo I need anything else?"),
+    ("", "Use the following information for a letter:\n\nBob moved to Paris in May.\n\nIs it polite?"),
+)
 
 
-@pytest.mark.parametrize("messages", PLAIN.values(), ids=PLAIN.keys())
-def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
-    messages: Sequence[Mapping[str, Any]],
-) -> None:
-    record = read(messages)
-    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
-    assert (record.chunks, record.context_from_prompt) == ((), False)
-    assert "`extract.context: prompt`" in record.gaps[0].detail
-    assert "`--set extract.context=prompt`" in record.gaps[0].detail
+def test_plain_chat_is_not_judged_and_the_message_names_the_switch() -> None:
+    for system, user in PLAIN:
+        record = read(said(*([("system", system)] if system else []), user))
+        assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}, user
+        assert (record.chunks, record.context_from_prompt) == ((), False), user
+        assert "`extract.context: prompt`" in record.gaps[0].detail
+        assert "`--set extract.context=prompt`" in record.gaps[0].detail
 
 
 TOOL_CALL = {
@@ -239,27 +168,19 @@ def test_prompt_that_the_policy_cut_is_not_judged() -> None:
 
 HUGE: Mapping[str, Callable[[int], str]] = {
     "lines": lambda n: "Context:\n" + "a b c\n" * n + f"\nQuestion: {QUESTION}",
-    "blank lines": lambda n: "Answer from the passages below.\n" + "\n" * n + QUESTION,
     "tags": lambda n: "<context>" * n + "x" + "</context>" * n,
     "tags that do not end": lambda n: "<document>" * n,
-    "documents": lambda n: f"<document>{WARRANTY}</document>\n" * n + QUESTION,
     "brackets": lambda n: "Use these passages.\n" + "[1] a b c d\n" * n,
-    "lists of JSON": lambda n: "Use the documents. " + '[{"text": "a' * n,
     "verbs": lambda n: "use from answer given " * n,
     "questions": lambda n: "Context: x\n\n" + "why?\n\n" * n,
-    "instructions": lambda n: "Answer from these passages.\n\n" + "Be polite.\n\n" * n,
     "fences": lambda n: "Context:\n" + "```\n" * n,
-    "labels": lambda n: "Document 1:\n" * n,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rules", [ExtractRules(), LIBERAL], ids=["auto", "prompt"])
-@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
-def test_work_grows_with_the_prompt_and_not_with_its_square(
-    text: Callable[[int], str], rules: ExtractRules
-) -> None:
-    assert _steps(text(2_000), rules) <= 5 * _steps(text(500), rules)
+def test_work_grows_with_the_prompt_and_not_with_its_square() -> None:
+    for name, text in HUGE.items():
+        assert _steps(text(800), LIBERAL) <= 5 * _steps(text(200), LIBERAL), name
 
 
 def _steps(text: str, rules: ExtractRules) -> int:
