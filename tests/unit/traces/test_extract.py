@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +18,7 @@ from tests.unit.traces.builders import (
     a_span,
     a_trace,
     documents,
+    lines_run,
     messages,
     reasons,
     span_id,
@@ -478,39 +476,14 @@ def calls(spans: int) -> list[Span]:
     return [workflow(n) for n in range(1, spans)]
 
 
-def lines_run(work: Callable[[], object]) -> int:
-    """Count the lines of Python that the work runs: what it takes, on any machine."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return lines
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "records"),
-    [
-        (long_line, 1),
-        (calls, 1_199),
-    ],
-)
-def test_effort_grows_with_the_spans_and_not_with_their_square(
-    shape: Callable[[int], list[Span]], records: int
-) -> None:
-    few, many = (a_trace(*shape(spans)) for spans in (600, 1_200))  # deeper than Python calls functions
-    assert len(extract_records(many).records) == records
-    effort = lines_run(lambda: extract_records(few))
-    assert lines_run(lambda: extract_records(many)) < 2.2 * effort
+def test_effort_grows_with_the_spans_and_not_with_their_square() -> None:
+    deeper_than_calls_go = long_line, 600, 1
+    for shape, spans, records in (deeper_than_calls_go, (calls, 100, 199)):
+        few, many = a_trace(*shape(spans)), a_trace(*shape(2 * spans))
+        assert len(extract_records(many).records) == records
+        effort = lines_run(extract_records, few)
+        assert lines_run(extract_records, many) < 2.2 * effort, shape
 
 
 ATTRIBUTES = [span.attributes for recording in all_recordings() for span in recording.spans]

