@@ -65,16 +65,6 @@ def test_facts_are_told_anywhere_below_the_call(recorded: Any) -> None:
     assert semconv.SESSION_ID not in recorded.span("retrieval").attributes
 
 
-def test_the_innermost_call_is_the_current_one(recorded: Any) -> None:
-    assert ragtrace.current() is None
-    with ragtrace.rag("outer") as outer:
-        with ragtrace.rag("inner") as inner, ragtrace.generation(model="m"):
-            assert ragtrace.current() is inner
-        assert ragtrace.current() is outer
-    assert ragtrace.current() is None
-    ragtrace.update(session_id="of no call")
-
-
 @pytest.mark.parametrize("wanted", ["sesion", "session"])
 def test_an_id_is_never_the_text_of_its_setting(
     recorded: Any, caplog: pytest.LogCaptureFixture, wanted: str

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
-from ragtrace.capture.instrumentation import resolve
 from ragtrace.capture.libraries.instrumentors import (
     LIBRARIES,
     InstrumentedLibraries,
@@ -142,14 +141,6 @@ def test_threads_that_import_at_once_instrument_once(instrumented: Any) -> None:
     assert len(instrumentor().given) == 1
 
 
-def test_switched_off_everything_is_as_it_was(instrumented: Any) -> None:
-    libraries = instrumented()
-    importlib.import_module("searchlib")
-    libraries.turn_off()
-    assert not instrumentor().is_instrumented_by_opentelemetry
-    assert libraries.names == ()
-
-
 @pytest.mark.parametrize("module", ["searchlib_tracing", "searchlib_rival"])
 def test_a_library_that_an_instrumentor_imports_is_left_to_it(instrumented: Any, module: str) -> None:
     libraries = instrumented()
@@ -180,12 +171,6 @@ def test_only_tracers_that_wrapped_a_library_keep_it(
     for wrapper in wrappers:
         module.Client.search = wrapped(module.Client.search, wrapper)
     assert instrumented().names == names
-
-
-def test_a_library_with_a_tracers_handler_is_left_to_it(instrumented: Any) -> None:
-    handler = type("Handler", (), {"__module__": "mlflow.llama_index.tracer"})()
-    importlib.import_module("searchlib").handlers.append(handler)
-    assert instrumented().names == ()
 
 
 def test_a_library_told_to_send_spans_itself_is_left_to_it(
@@ -241,29 +226,6 @@ def test_names_that_no_library_has_are_told_in_one_line(caplog: pytest.LogCaptur
     assert record.levelno == logging.WARNING
     assert "'chroma', 'opnai'" in record.getMessage()
     assert "chromadb" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    ("given", "env", "only", "exclude"),
-    [
-        ({}, {}, None, set()),
-        ({"only": "openai"}, {}, {"openai"}, set()),
-        ({"only": [], "exclude": ["Haystack "]}, {}, set(), {"haystack"}),
-        (
-            {},
-            {"RAGTRACE_ONLY": "openai, qdrant", "RAGTRACE_EXCLUDE": "qdrant"},
-            {"openai", "qdrant"},
-            {"qdrant"},
-        ),
-        ({"only": ["openai"]}, {"RAGTRACE_ONLY": "qdrant"}, {"openai"}, set()),
-    ],
-    ids=["nothing said", "one string", "lists", "by environment", "code before environment"],
-)
-def test_only_and_exclude_are_settled_like_the_other_settings(
-    given: Any, env: dict[str, str], only: set[str] | None, exclude: set[str]
-) -> None:
-    settings = resolve(env, **given)
-    assert (settings.only, settings.exclude) == (only, exclude)
 
 
 @pytest.mark.parametrize("module", ["searchlib_tracing", "searchlib_rival"])

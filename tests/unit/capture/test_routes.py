@@ -63,10 +63,6 @@ async def streamed_events(body: Ask) -> StreamingResponse:
     return StreamingResponse(events(ANSWER), media_type="text/event-stream")
 
 
-def streamed_lines(body: Ask) -> StreamingResponse:
-    return StreamingResponse((f'{{"token": "{c}"}}\n' for c in ANSWER), media_type="application/x-ndjson")
-
-
 async def yielded(body: Ask) -> AsyncIterable[Told]:
     for piece in ANSWER:
         yield Told(answer=piece)
@@ -97,7 +93,6 @@ async def post(route: Callable[..., Any], asked: Any, *, traced: bool = True) ->
         (beside_others, ASKED),
         (streamed, ASKED),
         (streamed_events, ASKED),
-        (streamed_lines, ASKED),
         (yielded, ASKED),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
