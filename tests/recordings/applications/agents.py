@@ -60,10 +60,9 @@ def openai_agents() -> Application:
     """An agent that retrieves by a tool, twice."""
     from agents import Runner
 
-    return Application(
+    return replace(
+        plain(lambda question: str(Runner.run_sync(_openai_agent(), question).final_output)),
         question=TWO_QUESTIONS,
-        prepare=import_module("handbook").index,
-        ask=lambda question: str(Runner.run_sync(_openai_agent(), question).final_output),
         chunks=lambda question: union(plain_search(part) for part in parts(question)),
     )
 
