@@ -21,9 +21,10 @@ from tests.recordings.applications.application import Application
 
 
 def _made_by(module: ModuleType) -> dict[str, Callable[[], Application]]:
-    """Return the public functions of a module, by the names that scenarios give them."""
-    made = {name: each for name, each in vars(module).items() if isfunction(each) and name[0] != "_"}
-    return {name.replace("_", "-"): each for name, each in made.items() if each.__module__ == module.__name__}
+    """Return the public functions of a module that take nothing, by the names that scenarios give them."""
+    made = [each for name, each in vars(module).items() if isfunction(each) and name[0] != "_"]
+    own = [each for each in made if each.__module__ == module.__name__ and not each.__code__.co_argcount]
+    return {each.__name__.replace("_", "-"): each for each in own}
 
 
 APPLICATIONS: dict[str, Callable[[], Application]] = dict(streams.STREAMS)

@@ -30,22 +30,6 @@ def test_langfuse_experiments_hold_the_reference() -> None:
     assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
 
 
-def test_what_langfuse_says_of_the_whole_trace_comes_first() -> None:
-    whole = {"langfuse.trace.input": '"How long?"', "langfuse.trace.output": '{"answer": "14 days."}'}
-    root = a_span(1, attributes={**observation("span", input={"a": "b", "c": "d"}, output=[1]), **whole})
-    record = the_record(root, a_span(2, 1, attributes=observation("generation", output="other")))
-    assert (record.question, record.answer) == ("How long?", "14 days.")
-
-
-def test_a_score_beside_each_document_is_read_from_mlflow() -> None:
-    pairs = [[document, 0.5] for document in HITS]
-    record = the_record(
-        a_span(1, attributes={"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "How?"}'}),
-        a_span(2, 1, attributes={"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps(pairs)}),
-    )
-    assert [(chunk.id, chunk.score) for chunk in record.chunks] == [("faq-12", 0.5), ("faq-7", 0.5)]
-
-
 def test_the_ranking_of_the_ai_sdk_orders_the_documents() -> None:
     ranking = ({"index": 1, "relevanceScore": 0.9}, {"index": 0, "relevanceScore": 0.2}, {"index": 7})
     rerank: dict[str, AttributeValue] = {
@@ -185,12 +169,6 @@ def test_decorated_function_that_returns_documents_is_judged_by_its_name() -> No
     assert "'log'" in gap.detail
 
 
-def test_text_is_found_in_metadata_that_was_written_as_a_repr() -> None:
-    match = {"id": "a", "score": 0.8, "metadata": str({"text": "Within 14 days.", "page": 3})}
-    (chunk,) = the_record(workflow(), query(match, system="pinecone")).chunks
-    assert (chunk.text, chunk.score, chunk.score_kind) == ("Within 14 days.", 0.8, "similarity")
-
-
 def test_entity_of_a_search_result_is_read() -> None:
     match = {"id": 7, "distance": "0.2", "entity": json.dumps({"text": "Within 14 days."})}
     (chunk,) = the_record(workflow(), query(match, system="milvus", event="db.search.result")).chunks
@@ -218,16 +196,3 @@ def test_loss_of_results_is_a_gap(results: list[dict[str, AttributeValue]], reas
     gap = the_record(workflow(), query(*results)).gap(Part.CONTEXT)
     assert gap is not None
     assert gap.reason is reason
-
-
-def test_framework_and_database_that_tell_the_same_are_one_retrieval_with_its_ids() -> None:
-    found = {"documents": [{"page_content": "Within 14 days.", "metadata": {}}]}
-    framework = {
-        "gen_ai.operation.name": "vector_db_retrieve",
-        **entity("task", input={"query": QUESTION}, output=found),
-    }
-    outer = a_span(4, 1, at=(9, 21), attributes=framework)
-    inner = replace(
-        query({"id": "a", "distance": 0.3, "document": "Within 14 days."}), parent_span_id=outer.span_id
-    )
-    assert [(c.id, c.score_kind) for c in the_record(workflow(), outer, inner).chunks] == [("a", "distance")]

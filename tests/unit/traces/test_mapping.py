@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -100,12 +99,6 @@ def test_a_mapping_wins_over_the_conventions_beside_it() -> None:
     assert passed_over[Part.CONTEXT, "span 2"] == "the mapping names another place"
 
 
-def test_a_session_is_read_from_above_the_call() -> None:
-    own = {"app.q": "How long?", "app.result": HITS, "app.a": "14 days.", "session.id": "other"}
-    record = the_record(a_span(9, attributes={"app.chat": 7}), a_span(1, 9, attributes=own))
-    assert record.session_id == "7"
-
-
 def test_a_mapping_that_leads_nowhere_changes_nothing() -> None:
     root = a_span(1, attributes={"gen_ai.operation.name": "invoke_workflow"})
     said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages("assistant", "Yes.")}
@@ -138,12 +131,6 @@ def called_tool(
     called = {OPERATION: "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.result": result}
     arguments = {"gen_ai.tool.call.arguments": '{"query": "return period"}'}
     return a_span(number, 1, at=at, attributes={**called, **arguments})
-
-
-def test_tool_of_an_mcp_server_is_a_tool() -> None:
-    span = called_tool("search_docs", CHUNK)
-    called = {**span.attributes, OPERATION: None, "mcp.method.name": "tools/call"}
-    assert [chunk.text for chunk in record_of(agent(), replace(span, attributes=called)).chunks] == [CHUNK]
 
 
 @pytest.mark.parametrize(
@@ -180,27 +167,6 @@ def test_tool_that_made_something_else_of_what_it_retrieved_is_the_context_itsel
     )
     record = record_of(agent(), called_tool("search_docs", "A fortnight."), inner)
     assert [chunk.text for chunk in record.chunks] == ["A fortnight."]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{CHUNK}\n\nRefunds take 5 days.", [("a", CHUNK), ("b", "Refunds take 5 days.")]),
-        (f"{CHUNK}\n\nRefunds take 5 days.\n\nAsk us.", None),
-    ],
-    ids=["a paragraph each", "other paragraphs"],
-)
-def test_documents_without_text_inside_a_tool_name_the_paragraphs_it_returned(
-    text: str, expected: list[tuple[str, str]] | None
-) -> None:
-    found = json.dumps([{"id": "a", "score": None}, {"id": "b", "score": None}])
-    inner = a_span(
-        3, 2, at=(11, 19), attributes={OPERATION: "retrieval", "gen_ai.retrieval.documents": found}
-    )
-    chunks = [
-        (chunk.id, chunk.text) for chunk in record_of(agent(), called_tool("search_docs", text), inner).chunks
-    ]
-    assert chunks == expected if expected else [each for _, each in chunks] == [text]
 
 
 def conversation(*turns: dict[str, AttributeValue]) -> Span:
