@@ -273,20 +273,6 @@ def test_what_is_no_answer_is_not_recorded_as_one(recorded: Any, result: object)
 @pytest.mark.parametrize(
     ("function", "args"),
     [
-        (lambda index, text: [], ("my index", Q)),
-        (lambda collection_name, query_text: [], ("my collection", Q)),
-        (lambda question, query: [], (STATEMENT, Q)),
-        (lambda store, needle: [], (Plain(), Q)),
-    ],
-)
-def test_the_query_is_the_right_argument(recorded: Any, function: Callable[..., Any], args: Any) -> None:
-    ragtrace.retrieval(function)(*args)
-    assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == Q
-
-
-@pytest.mark.parametrize(
-    ("function", "args"),
-    [
         (lambda model, user_prompt: A, ("gpt 4o", Q)),
         (lambda system_prompt, user_prompt: A, ("You are a clerk.", Q)),
         (lambda payload: A, ({"model": "gpt-4o", "messages": CHAT},)),

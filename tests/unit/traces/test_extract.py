@@ -246,16 +246,6 @@ def test_generation_that_the_root_repeats_gives_the_model() -> None:
     assert the_record(workflow(), retrieval(), chat(**{"gen_ai.response.model": "big"}), title).model == "big"
 
 
-def test_several_retrievals_are_joined_without_duplicates() -> None:
-    second = retrieval(
-        4,
-        at=(21, 25),
-        **{"gen_ai.retrieval.documents": documents(d1="Within 14 days.", d3="Within 14 days.", d2="New.")},
-    )
-    record = the_record(workflow(), retrieval(), second, chat())
-    assert [(chunk.id, chunk.rank) for chunk in record.chunks] == [("d1", 0), ("d2", 3)]
-
-
 def test_same_id_with_another_text_is_another_chunk() -> None:
     twice = json.dumps([{"id": "faq.md", "content": "one"}, {"id": "faq.md", "content": "two"}])
     record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": twice}))

@@ -43,12 +43,6 @@ def chat(*turns: dict[str, AttributeValue]) -> Span:
     return a_span(3, 9, at=(30, 90), attributes={OPERATION: "chat", **said})
 
 
-def test_question_and_rewritten_query_are_kept_apart() -> None:
-    talk = [message("system", CHUNK), message("user", "Returns?"), message("user", "And how long?")]
-    record = the_record(retrieval("how long can a lamp be returned"), chat(*talk))
-    assert (record.question, record.retrieval_query) == ("And how long?", "how long can a lamp be returned")
-
-
 def test_prompt_that_holds_the_chunks_is_not_the_question() -> None:
     stuffed = message("user", f"Use this: {CHUNK} Now tell me how long.")
     assert the_record(retrieval("how long?"), chat(stuffed)).question == "how long?"
@@ -123,12 +117,6 @@ def test_feedback_may_bring_the_reference_and_is_no_step_itself() -> None:
     note = holder(parent=ROOT)
     (record,) = records_of(*rag_trace(0), replace(note, attributes={**note.attributes, **feedback}))
     assert record.reference == RIGHT
-
-
-def test_what_the_call_itself_says_goes_first() -> None:
-    root = replace(ROOT, attributes={**ROOT.attributes, semconv.REFERENCE_ANSWER: "As the call says."})
-    (record,) = records_of(root, RETRIEVAL, GENERATION, holder(parent=ROOT))
-    assert record.reference == "As the call says."
 
 
 def test_of_several_spans_the_last_is_believed() -> None:
