@@ -102,6 +102,22 @@ def oi(
     return node(name or kind.lower(), attributes, *below, **more)
 
 
+def langfuse(kind: str, given: object, said: object, *below: Node, name: str = "", **more: object) -> Node:
+    """Return an observation of Langfuse's SDK."""
+    values = {"type": kind, "input": given, "output": said}
+    attributes = {
+        f"langfuse.observation.{key}": value if isinstance(value, str) else dumped(value)
+        for key, value in values.items()
+        if value is not None
+    }
+    return node(name or kind, attributes, *below, **more)
+
+
+def mlflow(kind: str, given: object, said: object, *below: Node, name: str) -> Node:
+    values = {"Type": kind, "Inputs": given, "Outputs": said}
+    return node(name, {f"mlflow.span{key}": dumped(value) for key, value in values.items()}, *below)
+
+
 def oi_retriever(query: str, *texts: str, **more: object) -> Node:
     found = oi("RETRIEVER", query, None, **more)
     listed = {f"retrieval.documents.{i}.document.content": text for i, text in enumerate(texts)}
@@ -235,36 +251,16 @@ def answers() -> Iterator[Found]:
     half = oi_llm(f"{PAID}\n{Q}", "Refunds take some time.")
     refine = oi_llm(f"Existing answer: Refunds take some time. More context: {UNUSED}. Question: {Q}", A)
     yield ("refine", TWO, node("root", {}, oi_retriever(Q, PAID, UNUSED), half, refine))
-    mlflow = {
-        "mlflow.spanType": '"CHAIN"',
-        "mlflow.spanInputs": dumped({"msg": Q}),
-        "mlflow.spanOutputs": dumped({"context": [PAID], "generation": A, "grade": "yes"}),
-    }
-    found = {
-        "mlflow.spanType": '"RETRIEVER"',
-        "mlflow.spanInputs": dumped({"query": "refund"}),
-        "mlflow.spanOutputs": dumped([{"page_content": PAID, "metadata": {}}]),
-    }
+    found = mlflow("RETRIEVER", {"query": "refund"}, [{"page_content": PAID, "metadata": {}}], name="r")
 
     def model(prompt: str, said: str) -> Node:
-        return node(
-            "model",
-            {
-                "mlflow.spanType": '"CHAT_MODEL"',
-                "mlflow.spanInputs": dumped({"messages": [{"role": "user", "content": prompt}]}),
-                "mlflow.spanOutputs": dumped(
-                    {"choices": [{"message": {"role": "assistant", "content": said}}]}
-                ),
-            },
-        )
+        messages = {"messages": [{"role": "user", "content": prompt}]}
+        choices = {"choices": [{"message": {"role": "assistant", "content": said}}]}
+        return mlflow("CHAT_MODEL", messages, choices, name="model")
 
-    yield (
-        "mlflow-state",
-        ONE,
-        node(
-            "app", mlflow, node("r", found), model(f"{PAID}\n{Q}", A), model(f"{PAID}\n{A}\nGrounded?", "yes")
-        ),
-    )
+    state = {"context": [PAID], "generation": A, "grade": "yes"}
+    calls = (found, model(f"{PAID}\n{Q}", A), model(f"{PAID}\n{A}\nGrounded?", "yes"))
+    yield "mlflow-state", ONE, mlflow("CHAIN", {"msg": Q}, state, *calls, name="app")
 
 
 def many() -> Iterator[Found]:
@@ -301,26 +297,17 @@ def many() -> Iterator[Found]:
             ),
         ),
     )
-    langfuse = [
-        node(
-            "turn",
-            {
-                "langfuse.observation.type": "span",
-                "langfuse.observation.input": dumped({"question": q}),
-                "langfuse.observation.output": dumped({"answer": a}),
-            },
-            node(
-                "find",
-                {
-                    "langfuse.observation.type": "retriever",
-                    "langfuse.observation.input": q,
-                    "langfuse.observation.output": dumped([{"text": t}]),
-                },
-            ),
+    sessions = (
+        langfuse(
+            "span",
+            {"question": q},
+            {"answer": a},
+            langfuse("retriever", q, [{"text": text}], name="find"),
+            name="turn",
         )
-        for q, t, a in ((Q, PAID, A), (WHO, BUYER, SHOP))
-    ]
-    yield ("langfuse-turns", (ONE, SECOND), node("session", {}, *langfuse))
+        for q, text, a in ((Q, PAID, A), (WHO, BUYER, SHOP))
+    )
+    yield "langfuse-turns", (ONE, SECOND), node("session", {}, *sessions)
     # one answer
     sub = (turn("How long?", PAID, "14 days."), turn("In what state?", UNUSED, "Unused."))
     final = oi_llm(f"Question: {Q}\n14 days.\nUnused.", A)
@@ -472,66 +459,33 @@ def prompts() -> Iterator[Found]:
 
 def hosted() -> Iterator[Found]:
     """Retrieval inside the model's call."""
-    yield (
-        "responses-items",
-        ONE,
-        node(
-            "response",
-            {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.input.messages": dumped([parts("user", Q)]),
-                "gen_ai.output.messages": dumped(
-                    [
-                        {"type": "file_search_call", "id": "f", "results": [{"text": PAID, "file_id": "a"}]},
-                        parts("assistant", A),
-                    ]
-                ),
-            },
-        ),
-    )
-    web = {
-        "type": "server_tool_call_response",
-        "id": "w",
-        "response": {"content": [{"title": "p", "url": "u", "content": PAID}]},
+    asked = [parts("user", Q)]
+    searched = {"type": "file_search_call", "id": "f", "results": [{"text": PAID, "file_id": "a"}]}
+    response = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": dumped(asked),
+        "gen_ai.output.messages": dumped([searched, parts("assistant", A)]),
     }
-    yield ("web-search", ONE, chat([parts("user", Q)], parts("assistant", web, A)))
-    result = {
-        "type": "search_result",
-        "source": "s",
-        "title": "t",
-        "content": [{"type": "text", "text": PAID}],
-    }
-    yield ("search-result", ONE, chat([parts("user", result, Q)], A))
+    yield "responses-items", ONE, node("response", response)
+    pages = {"content": [{"title": "p", "url": "u", "content": PAID}]}
+    web = {"type": "server_tool_call_response", "id": "w", "response": pages}
+    yield "web-search", ONE, chat(asked, parts("assistant", web, A))
+    text = [{"type": "text", "text": PAID}]
+    result = {"type": "search_result", "source": "s", "title": "t", "content": text}
+    yield "search-result", ONE, chat([parts("user", result, Q)], A)
     document = {"type": "document", "source": {"type": "text", "data": PAID}, "title": "Policy"}
-    yield (
-        "langfuse-documents",
-        ONE,
-        node(
-            "gen",
-            {
-                "langfuse.observation.type": "generation",
-                "langfuse.observation.input": dumped(
-                    [{"role": "user", "content": [document, {"type": "text", "text": Q}]}]
-                ),
-                "langfuse.observation.output": dumped({"role": "assistant", "content": A}),
-            },
-        ),
-    )
-    yield (
-        "cohere-request",
-        ONE,
-        node(
-            "cohere.chat",
-            {
-                "llm.request.type": "chat",
-                "gen_ai.prompt.0.role": "user",
-                "gen_ai.prompt.0.content": Q,
-                "gen_ai.prompt.0.documents.0.text": PAID,
-                "gen_ai.completion.0.role": "assistant",
-                "gen_ai.completion.0.content": A,
-            },
-        ),
-    )
+    content = [{"role": "user", "content": [document, {"type": "text", "text": Q}]}]
+    said = {"role": "assistant", "content": A}
+    yield "langfuse-documents", ONE, langfuse("generation", content, said, name="gen")
+    cohere = {
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": Q,
+        "gen_ai.prompt.0.documents.0.text": PAID,
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": A,
+    }
+    yield "cohere-request", ONE, node("cohere.chat", cohere)
 
 
 def clocks() -> Iterator[Found]:
@@ -597,89 +551,40 @@ def streams() -> Iterator[Found]:
     left = Expected(incomplete="reader")
     failed = Expected(incomplete="error")
     dropped = Expected(incomplete="dropped")
+    error = StatusCode.ERROR
     cancelled = (
         ("exception", {"exception.type": "asyncio.exceptions.CancelledError", "exception.message": ""}),
     )
     broken = (("exception", {"exception.type": "openai.APIConnectionError", "exception.message": "reset"}),)
-    yield (
-        "cancelled-root",
-        left,
-        oi(
-            "CHAIN",
-            Q,
-            "Refunds",
-            oi_retriever(Q, PAID),
-            oi_llm(Q, "Refunds"),
-            events=cancelled,
-            status=StatusCode.ERROR,
-        ),
+    found, part = oi_retriever(Q, PAID), oi_llm(Q, "Refunds")
+    yield "cancelled-root", left, oi("CHAIN", Q, "Refunds", found, part, events=cancelled, status=error)
+    below = oi_llm(Q, "Refunds", events=cancelled)
+    yield "cancelled-below", left, oi("CHAIN", Q, "Refunds", found, below)
+    closed = chat(
+        [system, parts("user", Q)],
+        "Refunds ta",
+        events=(("exception", {"exception.type": "GeneratorExit"}),),
+        status=error,
+        attributes={"gen_ai.request.stream": True},
     )
-    yield (
-        "cancelled-below",
-        left,
-        oi("CHAIN", Q, "Refunds", oi_retriever(Q, PAID), oi_llm(Q, "Refunds", events=cancelled)),
-    )
-    yield (
-        "generator-exit",
-        left,
-        chat(
-            [system, parts("user", Q)],
-            "Refunds ta",
-            events=(("exception", {"exception.type": "GeneratorExit"}),),
-            status=StatusCode.ERROR,
-            attributes={"gen_ai.request.stream": True},
-        ),
-    )
-    yield (
-        "failed",
-        failed,
-        oi(
-            "CHAIN",
-            Q,
-            "Refunds",
-            oi_retriever(Q, PAID),
-            oi_llm(Q, "Refunds"),
-            events=broken,
-            status=StatusCode.ERROR,
-        ),
-    )
-    yield (
-        "failed-model",
-        failed,
-        oi(
-            "CHAIN",
-            Q,
-            "Refunds ta",
-            oi_retriever(Q, PAID),
-            oi_llm(Q, "Refunds ta", events=broken, status=StatusCode.ERROR),
-        ),
-    )
-    for error in (
-        "aiohttp.ServerDisconnectedError",
-        "http.client.RemoteDisconnected",
+    yield "generator-exit", left, closed
+    yield "failed", failed, oi("CHAIN", Q, "Refunds", found, part, events=broken, status=error)
+    model = oi_llm(Q, "Refunds ta", events=broken, status=error)
+    yield "failed-model", failed, oi("CHAIN", Q, "Refunds ta", found, model)
+    for kind in (
+        *("aiohttp.ServerDisconnectedError", "http.client.RemoteDisconnected"),
         "ConnectionAbortedError",
     ):
-        hung_up = (("exception", {"exception.type": error}),)
-        model = oi_llm(Q, "Refunds ta", events=hung_up, status=StatusCode.ERROR)
-        yield (f"server-{error}", failed, oi("CHAIN", Q, None, oi_retriever(Q, PAID), model))
-    whole = oi("CHAIN", Q, A, oi_retriever(Q, PAID), oi_llm(Q, A))
-    later = node("send mail", events=broken, status=StatusCode.ERROR)
-    served = node("POST /ask", {}, whole, later, events=broken, status=StatusCode.ERROR)
-    yield ("whole-before-another-error", ONE, served)
-    yield ("null", None, oi("CHAIN", Q, "null", oi_retriever(Q, PAID)))
-    yield (
-        "retried",
-        ONE,
-        oi(
-            "CHAIN",
-            Q,
-            A,
-            oi_retriever(Q, PAID),
-            oi_llm(Q, "Refu", events=broken, status=StatusCode.ERROR),
-            oi_llm(Q, A),
-        ),
-    )
-    yield ("dropped", dropped, oi("CHAIN", Q, None, oi_retriever(Q, PAID), dropped=12))
+        model = oi_llm(Q, "Refunds ta", events=(("exception", {"exception.type": kind}),), status=error)
+        yield f"server-{kind}", failed, oi("CHAIN", Q, None, found, model)
+    whole = oi("CHAIN", Q, A, found, oi_llm(Q, A))
+    later = node("send mail", events=broken, status=error)
+    served = node("POST /ask", {}, whole, later, events=broken, status=error)
+    yield "whole-before-another-error", ONE, served
+    yield "null", None, oi("CHAIN", Q, "null", found)
+    first = oi_llm(Q, "Refu", events=broken, status=error)
+    yield "retried", ONE, oi("CHAIN", Q, A, found, first, oi_llm(Q, A))
+    yield "dropped", dropped, oi("CHAIN", Q, None, found, dropped=12)
 
 
 def negatives() -> Iterator[Found]:
@@ -691,224 +596,85 @@ def negatives() -> Iterator[Found]:
     german = "Du bist ein freundlicher Assistent.\n\nRegeln:\n- Sei kurz.\n- Beantworte jede Frage höflich."
     yield ("german-chat", None, prompt_only(german, "Wie geht es dir?", "Gut, danke."))
     yield ("chinese-chat", None, prompt_only("你是一个有用的助手。请用中文回答问题。", "你好吗?", "我很好。"))
-    yield (
-        "langfuse-chat",
-        None,
-        node(
-            "g",
-            {
-                "langfuse.observation.type": "generation",
-                "langfuse.observation.input": dumped([{"role": "user", "content": "Hi"}]),
-                "langfuse.observation.output": hello,
-            },
-        ),
-    )
-    yield (
-        "mlflow-chat",
-        None,
-        node(
-            "g",
-            {
-                "mlflow.spanType": '"CHAT_MODEL"',
-                "mlflow.spanInputs": dumped({"messages": [{"role": "user", "content": "Hi"}]}),
-                "mlflow.spanOutputs": dumped({"content": hello}),
-            },
-        ),
-    )
-    yield (
-        "vercel-chat",
-        None,
-        node(
-            "ai.generateText",
-            {
-                "ai.operationId": "ai.generateText",
-                "ai.prompt": dumped({"prompt": "Hi"}),
-                "ai.response.text": hello,
-            },
-        ),
-    )
-    yield (
-        "traceloop-chat",
-        None,
-        node(
-            "openai.chat",
-            {
-                "llm.request.type": "chat",
-                "gen_ai.prompt.0.role": "user",
-                "gen_ai.prompt.0.content": "Hi",
-                "gen_ai.completion.0.content": hello,
-            },
-        ),
-    )
-    yield (
-        "genkit-flow",
-        None,
-        node(
-            "flow",
-            {"genkit:metadata:subtype": "flow", "genkit:input": '"Hi"', "genkit:output": dumped(hello)},
-        ),
-    )
+    hi = [{"role": "user", "content": "Hi"}]
+    yield "langfuse-chat", None, langfuse("generation", hi, hello, name="g")
+    yield "mlflow-chat", None, mlflow("CHAT_MODEL", {"messages": hi}, {"content": hello}, name="g")
+    vercel = {
+        "ai.operationId": "ai.generateText",
+        "ai.prompt": dumped({"prompt": "Hi"}),
+        "ai.response.text": hello,
+    }
+    yield "vercel-chat", None, node("ai.generateText", vercel)
+    traceloop = {
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "Hi",
+        "gen_ai.completion.0.content": hello,
+    }
+    yield "traceloop-chat", None, node("openai.chat", traceloop)
+    flow = {"genkit:metadata:subtype": "flow", "genkit:input": '"Hi"', "genkit:output": dumped(hello)}
+    yield "genkit-flow", None, node("flow", flow)
     weather = tool("get_weather", {"temperature": 20, "text": "sunny"}, {"city": "Bonn"})
-    yield (
-        "otel-agent",
-        None,
-        chat([parts("user", "Weather?")], "It is sunny.", weather, operation="invoke_agent"),
+    agent = chat([parts("user", "Weather?")], "It is sunny.", weather, operation="invoke_agent")
+    yield "otel-agent", None, agent
+    adds = {"openinference.span.kind": "TOOL", "tool.name": "calculator", "output.value": "3"}
+    steps = (node("tool", adds), oi_llm("Add", "It is 3."))
+    yield "oi-agent", None, oi("AGENT", "Add 1 and 2", "It is 3.", *steps)
+    mail = node(
+        "execute_tool send_mail",
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "send_mail"},
+        events=(("gen_ai.choice", {"message": '[{"text": "sent"}]'}),),
     )
-    yield (
-        "oi-agent",
-        None,
-        oi(
-            "AGENT",
-            "Add 1 and 2",
-            "It is 3.",
-            replace(
-                oi("TOOL", "1+2", "3"),
-                attributes={
-                    "openinference.span.kind": "TOOL",
-                    "tool.name": "calculator",
-                    "output.value": "3",
-                },
-            ),
-            oi_llm("Add", "It is 3."),
-        ),
+    talk = (
+        ("gen_ai.user.message", {"content": '[{"text": "Send it"}]'}),
+        ("gen_ai.choice", {"message": "Done, it is sent."}),
     )
-    yield (
-        "strands-agent",
-        None,
-        node(
-            "invoke_agent x",
-            {"gen_ai.operation.name": "invoke_agent"},
-            node(
-                "execute_tool send_mail",
-                {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "send_mail"},
-                events=(("gen_ai.choice", {"message": '[{"text": "sent"}]'}),),
-            ),
-            events=(
-                ("gen_ai.user.message", {"content": '[{"text": "Send it"}]'}),
-                ("gen_ai.choice", {"message": "Done, it is sent."}),
-            ),
-        ),
-    )
-    yield (
-        "title",
-        None,
-        prompt_only(None, f"Generate a title for this chat.\nUSER: {Q}\nASSISTANT: {A}", "Refunds"),
-    )
-    yield (
-        "title-german",
-        None,
-        chat(
-            [
-                parts("user", CONTEXT),
-                parts("assistant", A),
-                parts("user", "Gib diesem Gespräch einen Titel."),
-            ],
-            "Dauer der Erstattung",
-        ),
-    )
-    yield (
-        "tags",
-        None,
-        chat(
-            [
-                parts("user", CONTEXT),
-                parts("assistant", A),
-                parts("user", "List three tags for the conversation as JSON."),
-            ],
-            '{"tags": ["refund"]}',
-        ),
-    )
-    yield ("guardrail", None, oi("GUARDRAIL", A, "pass", oi_llm(f"Is this safe? {A}", "yes")))
-    yield (
-        "guardrail-alone",
-        None,
-        prompt_only("You check messages against our policy.", f'Message: "{A}"', "allowed"),
-    )
-    yield ("rewrite", None, prompt_only("Rewrite the question for search.", Q, "refund duration"))
+    strands = node("invoke_agent x", {"gen_ai.operation.name": "invoke_agent"}, mail, events=talk)
+    yield "strands-agent", None, strands
+    titled = f"Generate a title for this chat.\nUSER: {Q}\nASSISTANT: {A}"
+    yield "title", None, prompt_only(None, titled, "Refunds")
+    before = [parts("user", CONTEXT), parts("assistant", A)]
+    german = parts("user", "Gib diesem Gespräch einen Titel.")
+    yield "title-german", None, chat([*before, german], "Dauer der Erstattung")
+    tags = parts("user", "List three tags for the conversation as JSON.")
+    yield "tags", None, chat([*before, tags], '{"tags": ["refund"]}')
+    yield "guardrail", None, oi("GUARDRAIL", A, "pass", oi_llm(f"Is this safe? {A}", "yes"))
+    checks = "You check messages against our policy."
+    yield "guardrail-alone", None, prompt_only(checks, f'Message: "{A}"', "allowed")
+    yield "rewrite", None, prompt_only("Rewrite the question for search.", Q, "refund duration")
     yield (
         "translate",
         None,
         prompt_only("Translate the text to German.", PAID, "Erstattungen dauern 14 Tage."),
     )
-    yield (
-        "translate-tags",
-        None,
-        prompt_only(None, f"Übersetze ins Englische:\n<text>\n{PAID}\n</text>", PAID),
-    )
-    yield ("summarize", None, prompt_only("Summarize the text.", f"{PAID}\n\n{UNUSED}", "Refunds are paid."))
-    yield ("extract-json", None, prompt_only("Extract the fields as JSON.", PAID, '{"days": 14}'))
+    tagged = f"Übersetze ins Englische:\n<text>\n{PAID}\n</text>"
+    yield "translate-tags", None, prompt_only(None, tagged, PAID)
+    yield "summarize", None, prompt_only("Summarize the text.", f"{PAID}\n\n{UNUSED}", "Refunds are paid.")
+    yield "extract-json", None, prompt_only("Extract the fields as JSON.", PAID, '{"days": 14}')
     split = {
         "traceloop.span.kind": "workflow",
         "traceloop.entity.name": "SentenceSplitter.workflow",
         "traceloop.entity.input": dumped({"text": PAID}),
         "traceloop.entity.output": dumped({"nodes": [PAID]}),
     }
-    yield ("ingestion-traceloop", None, node("SentenceSplitter.workflow", split))
-    yield (
-        "ingestion-oi",
-        None,
-        oi("CHAIN", {"files": ["a.md"]}, {"stored": 12}, oi("EMBEDDING", PAID, None), name="ingest"),
-    )
-    yield (
-        "ingestion-splitter",
-        None,
-        oi("CHAIN", PAID, {"chunks": [{"text": PAID}]}, name="RecursiveCharacterTextSplitter"),
-    )
-    yield (
-        "ingestion-enriched",
-        None,
-        oi(
-            "CHAIN",
-            {"doc": PAID},
-            {"summary": "Refunds."},
-            oi_llm(f"Summarize this document: {PAID}", "Refunds take 14 days, says the policy."),
-        ),
-    )
+    yield "ingestion-traceloop", None, node("SentenceSplitter.workflow", split)
+    embedding = oi("EMBEDDING", PAID, None)
+    yield "ingestion-oi", None, oi("CHAIN", {"files": ["a.md"]}, {"stored": 12}, embedding, name="ingest")
+    chunks = {"chunks": [{"text": PAID}]}
+    yield "ingestion-splitter", None, oi("CHAIN", PAID, chunks, name="RecursiveCharacterTextSplitter")
+    summary = oi_llm(f"Summarize this document: {PAID}", "Refunds take 14 days, says the policy.")
+    yield "ingestion-enriched", None, oi("CHAIN", {"doc": PAID}, {"summary": "Refunds."}, summary)
     row = {"input": Q, "actual_output": A, "retrieval_context": [PAID]}
-    judge = oi_llm(
-        f"Given the claims and the context, give verdicts.\nClaims: {A}\nContext: {PAID}",
-        '{"verdicts": [{"verdict": "no"}]}',
-    )
-    yield ("deepeval", None, oi("CHAIN", row, {"score": 0.0}, judge, name="Faithfulness"))
-    yield (
-        "evaluator-langfuse",
-        None,
-        node(
-            "e",
-            {
-                "langfuse.observation.type": "evaluator",
-                "langfuse.observation.input": dumped(row),
-                "langfuse.observation.output": "0.5",
-            },
-            judge,
-        ),
-    )
-    yield (
-        "ragas-camel",
-        None,
-        oi(
-            "CHAIN",
-            {"data": {"userInput": Q, "response": A, "retrievedContexts": [PAID]}},
-            {"output": 1.0},
-            judge,
-        ),
-    )
-    yield (
-        "judge-alone",
-        None,
-        prompt_only(
-            "You judge answers.",
-            f"Context: {PAID}\nQuestion: {Q}\nAnswer: {A}\nIs the answer supported? Reply with JSON.",
-            '{"supported": false}',
-        ),
-    )
-    yield (
-        "trulens-eval",
-        None,
-        node(
-            "eval", {"ai.observability.span_type": "eval_root", "ai.observability.call.return": "1.0"}, judge
-        ),
-    )
+    grading = f"Given the claims and the context, give verdicts.\nClaims: {A}\nContext: {PAID}"
+    judge = oi_llm(grading, '{"verdicts": [{"verdict": "no"}]}')
+    yield "deepeval", None, oi("CHAIN", row, {"score": 0.0}, judge, name="Faithfulness")
+    yield "evaluator-langfuse", None, langfuse("evaluator", row, "0.5", judge, name="e")
+    data = {"data": {"userInput": Q, "response": A, "retrievedContexts": [PAID]}}
+    yield "ragas-camel", None, oi("CHAIN", data, {"output": 1.0}, judge)
+    asked = f"Context: {PAID}\nQuestion: {Q}\nAnswer: {A}\nIs the answer supported? Reply with JSON."
+    yield "judge-alone", None, prompt_only("You judge answers.", asked, '{"supported": false}')
+    trulens = {"ai.observability.span_type": "eval_root", "ai.observability.call.return": "1.0"}
+    yield "trulens-eval", None, node("eval", trulens, judge)
 
 
 def held() -> tuple[Case, ...]:

@@ -12,6 +12,7 @@ from tests.reading.kinds import (
     Node,
     chat,
     dumped,
+    langfuse,
     node,
     oi,
     oi_llm,
@@ -39,13 +40,6 @@ TURNS = ((Q, P, A), (Q3, P3, A3), (Q4, P4, A4))
 ONE = Expected(question=Q, chunks=(P,), answer=A)
 TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
-
-def langfuse(kind: str, given: object, said: object, *below: Node, name: str = "", **more: object) -> Node:
-    """Return an observation of Langfuse's SDK."""
-    values = {"type": kind, "input": given, "output": said}
-    attributes = {f"langfuse.observation.{key}": value if isinstance(value, str) else dumped(value) for key, value in values.items() if value is not None}
-    return node(name or kind, attributes, *below, **more)
-
 
 def retrieval(*documents: Mapping[str, object], query: str | None = Q, **more: object) -> Node:
     """Return a retrieval of OpenTelemetry's conventions."""

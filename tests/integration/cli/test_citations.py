@@ -11,8 +11,8 @@ import pytest
 from ragtrace.traces.otlp import decode_json, encode_json
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.test_evaluate_peers import write
-from tests.reading.kinds import Node, chat, dumped, oi, parts, spans_of
-from tests.reading.unseen import doc, langfuse, node, retrieval
+from tests.reading.kinds import Node, chat, dumped, langfuse, node, oi, parts, spans_of
+from tests.reading.unseen import doc, retrieval
 
 Q = "How long do refunds take?"
 PAID, BLUE = "Refunds are paid within 14 days.", "Our shop is blue, as it was."
