@@ -113,6 +113,8 @@ def test_a_library_is_instrumented_when_the_application_imports_it(instrumented:
     importlib.import_module("searchlib")
     assert libraries.names == ("search",)
     assert isinstance(instrumentor().given[0]["tracer_provider"], NoOpTracerProvider)
+    libraries.turn_off()
+    assert (instrumentor().is_instrumented_by_opentelemetry, libraries.names) == (False, ())
 
 
 def test_an_import_that_fails_is_instrumented_when_it_succeeds(instrumented: Any, site: Path) -> None:

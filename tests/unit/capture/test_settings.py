@@ -75,6 +75,13 @@ def test_exporters(env: dict[str, str], code: dict[str, Any], exporters: tuple[s
     assert resolve(env, **code).exporters == exporters
 
 
+def test_libraries_are_chosen_by_code_else_by_the_environment() -> None:
+    env = {"RAGTRACE_ONLY": "openai, qdrant", "RAGTRACE_EXCLUDE": "qdrant"}
+    for code, only in (({}, {"openai", "qdrant"}), ({"only": "openai"}, {"openai"}), ({"only": []}, set())):
+        settings = resolve(env, **code)
+        assert (settings.only, settings.exclude) == (only, {"qdrant"}), code
+
+
 def test_it_is_the_sdk_s_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=search")
     given = {"service.name": "shop"}
