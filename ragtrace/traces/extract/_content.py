@@ -13,6 +13,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
+from ragtrace.traces.extract._streams import (
+    BEGINNINGS_OF_EVENTS,
+    JoinedStream,
+    joined_events,
+    joined_lines,
+    joined_list,
+)
 from ragtrace.traces.trace import Span, scrub_surrogates
 
 T = TypeVar("T")
@@ -183,10 +190,22 @@ def found_text(text: str | None, at: Place, how: str, raw: AttributeValue = None
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:
-    """Parse JSON, JSON in a JSON string, or a Python literal; return any other value unchanged."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in _STARTS:
+    """Parse JSON, JSON in a JSON string, a Python literal, or the events of a stream, which are joined.
+
+    Any other value is returned unchanged.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith((*_STARTS, *BEGINNINGS_OF_EVENTS)):
         return value
     return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
+
+
+def open_damage(parsed: AttributeValue, attribute: str) -> ContentDamage | None:
+    """Return the damage of a recorded stream whose end is missing."""
+    if not isinstance(parsed, JoinedStream) or parsed.is_whole:
+        return None
+    return ContentDamage(
+        SkipReason.INCOMPLETE, f"`{attribute}` holds a stream that breaks off before its end"
+    )
 
 
 def in_camel_case(node: AttributeValue) -> AttributeValue:
@@ -223,13 +242,30 @@ def number_of(value: AttributeValue) -> float | None:
 
 def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
+    if stripped.startswith(BEGINNINGS_OF_EVENTS):
+        return joined_events(stripped) or text
     try:
-        parsed = _as_value(json.loads(stripped), "\\u" not in stripped or not _UNCLEAN.search(stripped))
+        node = json.loads(stripped)
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
-        parsed = text if literal is None else literal
+        parsed: AttributeValue = joined_lines(stripped) or (text if literal is None else literal)
+    else:
+        is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
+        parsed = joined_list(stripped, node) or _as_value(_without_items(node), is_clean)
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
 
+
+def _without_items(node: object) -> object:
+    """Return what n8n's items hold: ``[[{"json": {…}}]]`` is a list for each of a node's outputs."""
+    inner = node[0] if isinstance(node, list) and len(node) == 1 and isinstance(node[0], list) else node
+    if not isinstance(inner, list) or not inner or not all(isinstance(each, dict) for each in inner):
+        return node
+    if not all(isinstance(each.get("json"), dict) and each.keys() <= _OF_ITEMS for each in inner):
+        return node
+    return inner[0]["json"] if len(inner) == 1 else [each["json"] for each in inner]
+
+
+_OF_ITEMS = frozenset({"json", "binary", "pairedItem", "index", "error"})
 
 _parse_again = lru_cache(maxsize=64)(_parse)
 """Several conventions, and several parts of one, look into the same attribute."""

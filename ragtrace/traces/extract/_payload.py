@@ -18,6 +18,7 @@ from ragtrace.traces.extract._content import (
     in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
+    open_damage,
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import (
@@ -39,6 +40,7 @@ from ragtrace.traces.extract._messages import (
     tool_messages,
 )
 from ragtrace.traces.extract._span_reader import ToolResult
+from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
 
 _MAX_WRAPPERS: Final = 6
@@ -78,12 +80,24 @@ def _text_in(
     if is_broken_json(value, parsed):
         return FoundValue(None, at, "its text", broken_damage(value, at.attribute))
     text, how = read(in_camel_case(parsed), 0)
+    if damage := open_damage(parsed, at.attribute):
+        return FoundValue(text or None, at, how, damage)
     return found_text(text or None, at, how, value)
 
 
 def documents_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]]:
     """Read the documents of an output, under any key."""
     return find_documents(listed_documents(value), at)
+
+
+def returned_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read what a retriever returned: documents under any key, or one text; ``None`` without any text."""
+    node = parse_loosely(value)
+    found = documents_in(
+        ({"text": node},) if is_prose(node) and not is_broken_json(value, node) else value, at
+    )
+    is_empty = node == () and found.damage is None
+    return found if is_empty or any(chunk.text for chunk in found.value or ()) else None
 
 
 def prompt_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Message, ...]] | None:
@@ -268,6 +282,8 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if depth > _MAX_WRAPPERS or not node or not isinstance(node, dict | tuple):
         return None, ""
     if isinstance(node, tuple):
+        if text := joined_tokens(node):
+            return text, "the pieces of its text"
         text = last_answer_text(messages_of(node)[0])
         return (text, "the last message of the model") if text else _answer(node[0], depth + 1)
     if text := message_text(node):
