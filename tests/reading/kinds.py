@@ -627,6 +627,10 @@ def envelopes() -> Iterator[Case]:
         ("texts", dumped([PAID])),
         ("mcp", dumped({"response": [{"type": "text", "text": dumped({"pageContent": PAID})}]})),
         ("n8n", dumped([[{"json": {"documents": [{"content": PAID}]}, "pairedItem": 0}]])),
+        ("pair", dumped([[{"page_content": PAID}, 0.3]])),
+        ("rows", dumped([[1, PAID, 0.8]])),
+        ("by-id", dumped({"a": PAID})),
+        ("repr", f"[Document(metadata={{'source': 'a.md'}}, page_content='{PAID}')]"),
         ("graphql", dumped({"data": {"Get": {"Docs": [{"content": PAID}]}}})),
         ("text", PAID),
     ):

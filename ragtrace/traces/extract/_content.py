@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 MAX_TEXT_BYTES = 262_144
 """The size limit of a question, an answer or a chunk."""
-_MAX_REPR_BYTES = 20_000
+_MAX_REPR_BYTES = 100_000
 _MAX_DEPTH = 32
 _LONGEST_KEPT = 65_536
 _STARTS = ("{", "[", '"', "(")
@@ -300,9 +300,22 @@ def _python_literal(text: str) -> AttributeValue:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
-            return _as_value(ast.literal_eval(text), False)
+            return _as_value(ast.literal_eval(_Constructors().visit(ast.parse(text, mode="eval"))), False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
+
+
+class _Constructors(ast.NodeTransformer):
+    """Turns ``Document(page_content='…', metadata={})`` into a mapping; a message gets its type."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if not isinstance(node.func, ast.Name) or node.args or not all(each.arg for each in node.keywords):
+            raise ValueError
+        given = {str(each.arg): self.visit(each.value) for each in node.keywords}
+        kind, _, rest = node.func.id.partition("Message")
+        if kind and not rest:
+            given.setdefault("type", ast.Constant(kind.lower()))
+        return ast.Dict([ast.Constant(key) for key in given], list(given.values()))
 
 
 def _complete_elements(text: str) -> Iterator[AttributeValue]:

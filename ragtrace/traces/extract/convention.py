@@ -554,8 +554,8 @@ class Reader:
             *self._found(self.table.result, tool_documents),
         ]
         told = _completed(best(*found), found)
-        if told is None and role is Role.RETRIEVAL and self.table.documents:
-            return best(*self._found(self.table.output, returned_documents))
+        if role is Role.RETRIEVAL and not any(chunk.text for chunk in (told and told.value) or ()):
+            return best(*self._found(self.table.output, returned_documents)) or told
         return told
 
     def _found(
