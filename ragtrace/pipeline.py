@@ -84,6 +84,7 @@ async def evaluate(
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
     cards: Sequence[JudgeCard] = (),
+    asked_with: Sequence[Metric] | None = None,
 ) -> Evaluation:
     """Run each metric on the record; judges and embedders given by name are opened and closed here.
 
@@ -92,7 +93,7 @@ async def evaluate(
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
     the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
     judges, beside the package's own cards: one whose *contradicted* is mostly wrong by its card has it folded
-    into *unsupported*.
+    into *unsupported*. ``asked_with`` are the metrics that share requests, by default these.
 
     Raises:
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
@@ -103,6 +104,7 @@ async def evaluate(
         metric_named(metric) if isinstance(metric, str) else valid_metric(metric, named=type(metric).__name__)
         for metric in metrics
     ]
+    sharing = chosen if asked_with is None else asked_with
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
     async with AsyncExitStack() as opened:
@@ -115,8 +117,8 @@ async def evaluate(
             second_judge=by_card(await _opened(second_judge, open_judge, opened), cards)
             if second_judge
             else None,
-            wanted=_wanted(chosen),
-            criteria=[metric.criterion for metric in chosen if isinstance(metric, Criterion)],
+            wanted=_wanted(sharing),
+            criteria=[metric.criterion for metric in sharing if isinstance(metric, Criterion)],
             clock=clock,
         )
         outcomes = await _measure_all(chosen, record, steps, clock)
@@ -319,6 +321,8 @@ class Evaluator:
     prices: Prices = field(default_factory=load_prices)
     cards: tuple[JudgeCard, ...] = ()
     """What was measured of judges, beside the package's own cards."""
+    asked_with: Sequence[Metric] | None = None
+    """The metrics whose requests are shared, if they are not these: to repeat what others asked."""
 
     @property
     def set(self) -> str:
@@ -371,6 +375,7 @@ class Evaluator:
             embedder=self.embedder,
             second_judge=self.second_judge,
             cards=self.cards,
+            asked_with=self.asked_with,
         )
         return self._joined(earlier, evaluation, record) if earlier else evaluation
 

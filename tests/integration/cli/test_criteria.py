@@ -158,6 +158,9 @@ def test_kept_criteria_pass_by_another_rule_and_are_asked_of_another_judge(tmp_p
     assert turned == {"faithfulness": 0, "next_step": 0, "thanks": 1}
     (told,) = json_lines(run(*again, "--metrics", "next_step,thanks", "--pass-when", "score >= 0").stdout)
     assert [each["to_pass"] for each in told["metrics"] if each["metric"] == "thanks"] == [1]
+    alone = run(*again, "--metrics", "thanks", "--threshold", "0")  # it was asked with the other
+    (told,) = json_lines(alone.stdout)
+    assert (told["not_in_transcript"], [each["to_pass"] for each in told["metrics"]]) == (0, [1])
     refused = run(*again, "--profile", "deepeval-4")
     assert "'next_step' is a criterion, which follows no other tool's rules" in refused.stderr
     # what another judge said of them under another rule can be scored again, too
