@@ -348,6 +348,9 @@ def test_what_bedrock_s_converse_cites_is_judged(tmp_path: Path) -> None:
     events, shown = backfilled(tmp_path, langfuse("chain", Q, None, found, llm(reply)))
     assert results(events, "citation_precision")["gen_ai.evaluation.score.value"] == 1 / 2
     assert "1 of 2 cited claims" in shown
+    (alone := tmp_path / "alone").mkdir()
+    _, shown = backfilled(alone, langfuse("chain", Q, None, found, llm(converse((REFUNDS, REFUNDS)))))
+    assert "1 cited claim supported by what it cites" in shown
 
 
 def test_a_source_whose_text_is_not_recorded_leaves_its_claims_undecided(tmp_path: Path) -> None:
