@@ -96,7 +96,8 @@ async def evaluate(
     into *unsupported*. ``asked_with`` are the metrics that share requests, by default these.
 
     Raises:
-        ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
+        ConfigError: no metric, judge or embedder has that name, it lacks a setting, or the judge cannot
+            answer a criterion.
         TypeError: it has none of the parts of a record, or one that cannot be read.
     """
     record = RagRecord.of(record)
@@ -108,9 +109,11 @@ async def evaluate(
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
     async with AsyncExitStack() as opened:
+        judge = await _opened(judge, open_judge, opened)
+        check_criteria(chosen, judge)
         steps = StepSession(
             record,
-            by_card(await _opened(judge, open_judge, opened), cards),
+            by_card(judge, cards),
             prompts=prompts,
             limits=limits,
             embedder=await _opened(embedder, open_embedder, opened) if embedder else None,
@@ -177,6 +180,24 @@ def by_card(judge: Judge, cards: Sequence[JudgeCard]) -> Judge:
     """Return the judge as far as its card says that it can be believed."""
     card = card_of(judge.identity, cards)
     return judge if card is None or card.contradicts_reliably else folding_contradicted(judge)
+
+
+_COMPARING: Final = ("lexical", "nli")
+"""Providers of judges that look claims up, and answer no question about an answer."""
+
+
+def check_criteria(metrics: Sequence[Metric], judge: Judge) -> None:
+    """Check that the judge can answer the criteria among the metrics.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    provider = judge.identity.provider
+    if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in metrics):
+        raise ConfigError(
+            f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
+            " --judge openai:MODEL or `judge.use`, or leave the criterion out"
+        )
 
 
 def _wanted(metrics: Sequence[Metric]) -> set[str]:
@@ -530,13 +551,15 @@ class EvaluatorSpec:
             prices: Prices, if they were read before.
 
         Raises:
-            ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
+            ConfigError: a metric, judge, embedder, calibration or price table cannot be used, or the judge
+                cannot answer a criterion.
         """
         layer = around or (lambda role, spec: None)
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
         judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
+        check_criteria(metrics, judge)
         second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
         if self.require_card:
             for each in filter(None, (judge, second)):

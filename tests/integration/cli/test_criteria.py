@@ -12,6 +12,7 @@ from ragtrace.traces.otlp import decode_json, encode_json
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.test_evaluate_peers import write
 from tests.rag_spans import rag_trace
+from tests.tiny_verifiers import Verifier
 
 NEXT = "The answer names the next step"
 THANKS = "The answer thanks the customer"
@@ -92,6 +93,26 @@ def test_a_criterion_that_cannot_be_asked_is_refused(tmp_path: Path, given: str,
     result = run("evaluate", cases, "--judge", "scripted", "--criterion", given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in " ".join(result.stderr.split())
+
+
+def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
+    cases, kept, config = write(tmp_path / "cases.jsonl", ROW), tmp_path / "judged.db", tmp_path / "c.yaml"
+    criterion = f"{{name: next_step, criterion: '{NEXT}'}}"
+    config.write_text(f"judge: {{use: lexical}}\nevaluate: {{metrics: [faithfulness, {criterion}]}}\n")
+    asked = ("--criterion", f"next_step={NEXT}")
+    run("evaluate", cases, "--judge", scripted(tmp_path), *asked, "--transcripts", str(kept))
+    verifier = f"nli:{Verifier(family='hhem').write(tmp_path / 'model')}"
+    for judge, command in (
+        ("lexical", ("evaluate", cases, *asked)),
+        ("lexical", ("evaluate", cases, "--config", str(config))),
+        ("lexical", ("rejudge", "--transcripts", str(kept), "--judge", "lexical")),
+        ("lexical", ("calibrate", labeled(tmp_path), "--judge", "lexical")),
+        ("nli", ("evaluate", cases, *asked, "--judge", verifier)),
+    ):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (2, ""), command
+        told = f"the judge `{judge}` compares texts and cannot answer a criterion: name a language model"
+        assert " ".join(result.stderr.split()).count(told) == 1, command
 
 
 def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
