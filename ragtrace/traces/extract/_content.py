@@ -7,7 +7,9 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,7 +23,7 @@ MAX_TEXT_BYTES = 262_144
 """The size limit of a question, an answer or a chunk."""
 _MAX_REPR_BYTES = 20_000
 _MAX_DEPTH = 32
-_LONGEST_KEPT = 65_536
+_MOST_PARSED = 4_096
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
@@ -186,7 +188,17 @@ def parse_loosely(value: AttributeValue) -> AttributeValue:
     """Parse JSON, JSON in a JSON string, or a Python literal; return any other value unchanged."""
     if not isinstance(value, str) or value.lstrip()[:1] not in _STARTS:
         return value
-    return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
+    return _parsing.get()(value)
+
+
+@contextmanager
+def each_text_parsed_once() -> Iterator[None]:
+    """Parse a text once within: several conventions, and several parts of one, look into an attribute."""
+    token = _parsing.set(lru_cache(maxsize=_MOST_PARSED)(_parse))
+    try:
+        yield
+    finally:
+        _parsing.reset(token)
 
 
 def in_camel_case(node: AttributeValue) -> AttributeValue:
@@ -231,8 +243,7 @@ def _parse(text: str) -> AttributeValue:
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
 
 
-_parse_again = lru_cache(maxsize=64)(_parse)
-"""Several conventions, and several parts of one, look into the same attribute."""
+_parsing: ContextVar[Callable[[str], AttributeValue]] = ContextVar("parsing", default=_parse)
 
 
 def _as_value(node: object, is_clean: bool, depth: int = 0) -> AttributeValue:
