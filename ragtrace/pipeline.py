@@ -509,10 +509,7 @@ class VerifySpec:
         """
         measured = calibration.settings(judge) if calibration else StepLimits().verify
         verify = replace(
-            measured,
-            form=VerifyForm(self.form),
-            second_look=self.second_look,
-            sentinel_rate=self.canary_rate,
+            measured, form=VerifyForm(self.form), second_look=self.second_look, sentinel_rate=self.canary_rate
         )
         return StepLimits(claims_per_call=self.claims_per_call, verify=verify)
 

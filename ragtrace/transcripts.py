@@ -24,14 +24,7 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from ragtrace.answers.rows import from_json, to_json
-from ragtrace.errors import (
-    ConfigError,
-    InputError,
-    JudgeCutOff,
-    JudgeNonsense,
-    JudgeUnable,
-    NotInTranscript,
-)
+from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeNonsense, JudgeUnable, NotInTranscript
 from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
@@ -412,10 +405,7 @@ class RescoredRecord:
 
 
 async def rescore(
-    kept: Iterable[TranscriptRecord],
-    transcripts: Transcripts,
-    *,
-    metrics: Sequence[MetricSpec] | None = None,
+    kept: Iterable[TranscriptRecord], transcripts: Transcripts, *, metrics: Sequence[MetricSpec] | None = None
 ) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again from recorded replies; no judge is asked.
 

@@ -186,10 +186,7 @@ def _at(item: Mapping[str, AttributeValue], path: str) -> AttributeValue:
 
 
 def _read(
-    item: Mapping[str, AttributeValue],
-    said: _Said,
-    listed: AttributeValue,
-    shown: _Shown,
+    item: Mapping[str, AttributeValue], said: _Said, listed: AttributeValue, shown: _Shown
 ) -> FoundCitation | None:
     shape = next((each for each in _SHAPES if item.get(each.told_by) is not None), None)
     if shape is None or item.get("type") == "file_path":  # a file that the model wrote
