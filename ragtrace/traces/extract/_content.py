@@ -7,7 +7,9 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,7 +30,7 @@ MAX_TEXT_BYTES = 262_144
 """The size limit of a question, an answer or a chunk."""
 _MAX_REPR_BYTES = 100_000
 _MAX_DEPTH = 32
-_LONGEST_KEPT = 65_536
+_MOST_PARSED = 4_096
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
@@ -196,7 +198,17 @@ def parse_loosely(value: AttributeValue) -> AttributeValue:
     """
     if not isinstance(value, str) or not value.lstrip().startswith((*_STARTS, *BEGINNINGS_OF_EVENTS)):
         return value
-    return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
+    return _parsing.get()(value)
+
+
+@contextmanager
+def each_text_parsed_once() -> Iterator[None]:
+    """Parse a text once within: several conventions, and several parts of one, look into an attribute."""
+    token = _parsing.set(lru_cache(maxsize=_MOST_PARSED)(_parse))
+    try:
+        yield
+    finally:
+        _parsing.reset(token)
 
 
 def open_damage(parsed: AttributeValue, attribute: str) -> ContentDamage | None:
@@ -267,8 +279,7 @@ def _without_items(node: object) -> object:
 
 _OF_ITEMS = frozenset({"json", "binary", "pairedItem", "index", "error"})
 
-_parse_again = lru_cache(maxsize=64)(_parse)
-"""Several conventions, and several parts of one, look into the same attribute."""
+_parsing: ContextVar[Callable[[str], AttributeValue]] = ContextVar("parsing", default=_parse)
 
 
 def _as_value(node: object, is_clean: bool, depth: int = 0) -> AttributeValue:

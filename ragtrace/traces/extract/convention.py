@@ -528,9 +528,7 @@ class Reader:
                 return found_text(text, at, "text of the first choice", text)
         return self._text(self.table.output, answer_in)
 
-    def _whole_answer(
-        self,
-    ) -> FoundValue[str] | None:
+    def _whole_answer(self) -> FoundValue[str] | None:
         """Return a structured answer without one text that must be it."""
         found = (self._held(place) for place in self.table.answer)
         value, at = next(((value, at) for value, at in found if isinstance(value, str) and value), ("", None))
@@ -588,16 +586,12 @@ class Reader:
         )
         return find_documents(ranked, self._place(documents)) if ranked else None
 
-    def _tool(
-        self,
-    ) -> str | None:
+    def _tool(self) -> str | None:
         return _name(self.span, self.table.tool) or (
             None if self.table.name == "otel-genai" else self.span.name
         )
 
-    def _handed(
-        self,
-    ) -> tuple[ToolResult, ...]:
+    def _handed(self) -> tuple[ToolResult, ...]:
         """Return what tools and the provider's own search gave the model.
 
         Documents of the request are whole, so what the response cites of them is left aside.

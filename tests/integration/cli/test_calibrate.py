@@ -112,6 +112,10 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (lexical["name"], floor["name"]) == ("lexical:lexical-v4", "floor:word-share")
     assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
+    assert {to for found in floor["claims"]["confusion"].values() for to in found} == {
+        "supported",
+        "unsupported",
+    }
 
 
 def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:

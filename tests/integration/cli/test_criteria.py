@@ -12,6 +12,7 @@ from ragtrace.traces.otlp import decode_json, encode_json
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.test_evaluate_peers import write
 from tests.rag_spans import rag_trace
+from tests.tiny_verifiers import Verifier
 
 NEXT = "The answer names the next step"
 THANKS = "The answer thanks the customer"
@@ -94,6 +95,26 @@ def test_a_criterion_that_cannot_be_asked_is_refused(tmp_path: Path, given: str,
     assert said in " ".join(result.stderr.split())
 
 
+def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
+    cases, kept, config = write(tmp_path / "cases.jsonl", ROW), tmp_path / "judged.db", tmp_path / "c.yaml"
+    criterion = f"{{name: next_step, criterion: '{NEXT}'}}"
+    config.write_text(f"judge: {{use: lexical}}\nevaluate: {{metrics: [faithfulness, {criterion}]}}\n")
+    asked = ("--criterion", f"next_step={NEXT}")
+    run("evaluate", cases, "--judge", scripted(tmp_path), *asked, "--transcripts", str(kept))
+    verifier = f"nli:{Verifier(family='hhem').write(tmp_path / 'model')}"
+    for judge, command in (
+        ("lexical", ("evaluate", cases, *asked)),
+        ("lexical", ("evaluate", cases, "--config", str(config))),
+        ("lexical", ("rejudge", "--transcripts", str(kept), "--judge", "lexical")),
+        ("lexical", ("calibrate", labeled(tmp_path), "--judge", "lexical")),
+        ("nli", ("evaluate", cases, *asked, "--judge", verifier)),
+    ):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (2, ""), command
+        told = f"the judge `{judge}` compares texts and cannot answer a criterion: name a language model"
+        assert " ".join(result.stderr.split()).count(told) == 1, command
+
+
 def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", ROW)
     asked = ("--criterion", f"step={NEXT}", "--criterion", f"step={THANKS}")
@@ -158,6 +179,9 @@ def test_kept_criteria_pass_by_another_rule_and_are_asked_of_another_judge(tmp_p
     assert turned == {"faithfulness": 0, "next_step": 0, "thanks": 1}
     (told,) = json_lines(run(*again, "--metrics", "next_step,thanks", "--pass-when", "score >= 0").stdout)
     assert [each["to_pass"] for each in told["metrics"] if each["metric"] == "thanks"] == [1]
+    alone = run(*again, "--metrics", "thanks", "--threshold", "0")  # it was asked with the other
+    (told,) = json_lines(alone.stdout)
+    assert (told["not_in_transcript"], [each["to_pass"] for each in told["metrics"]]) == (0, [1])
     refused = run(*again, "--profile", "deepeval-4")
     assert "'next_step' is a criterion, which follows no other tool's rules" in refused.stderr
     # what another judge said of them under another rule can be scored again, too

@@ -127,6 +127,16 @@ def test_the_finding_is_one_sentence(
     assert said in get(site_of_answers(opened)).text
 
 
+def test_the_line_under_the_scores_begins_with_what_is_known() -> None:
+    opened = a_judged_trace().opened()
+    assert "UTC · shop · m · judged by openai:some-model" in get(site_of_answers(opened)).text
+    from_file = from_report(RIGHT)
+    bare = replace(from_file, record=replace(from_file.record, target=None))
+    text = get(site_of_answers(bare)).text
+    assert "judged by openai:some-model" in text
+    assert "· judged by" not in text
+
+
 def test_an_incidental_flaw_is_called_so_where_it_stands() -> None:
     flaw = replace(WRONG, label=VerdictLabel.UNSUPPORTED, material=False)
     page = get(site_of_answers(JudgedTrace().judged(a_result(flaw, RIGHT, score=0.9)).opened()))
