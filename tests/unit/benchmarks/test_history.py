@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ragtrace.errors import InputError
 from tests.benchmarks import recording
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import (
     LEAST_RUNS,
     MOST_RUNS,
@@ -24,15 +23,10 @@ from tests.benchmarks.recording import (
     Entry,
     Machine,
     Measurement,
-    Onlooker,
     Place,
-    band_of,
     compare,
     entry_of,
     line_of,
-    parse_line,
-    summary,
-    table_of,
     this_commit,
     this_machine,
 )
@@ -79,27 +73,6 @@ def test_a_line_has_ratio_spread_versions_and_machine_and_no_host() -> None:
     }
 
 
-def test_a_measurement_of_no_round_is_refused() -> None:
-    with pytest.raises(ValueError, match="measured in no round"):
-        replace(MEASUREMENT, ratios=())
-
-
-@given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=9))
-def test_a_line_is_read_as_it_was_written(ratios: list[float]) -> None:
-    written = entry_of("startup", replace(MEASUREMENT, ratios=tuple(ratios)), CIRCUMSTANCES, others=0.0)
-    assert parse_line(line_of(written)) == written
-
-
-def test_runs_are_added_to_the_file_of_their_benchmark(tmp_path: Path) -> None:
-    recording.append(runs(1.5), tmp_path)
-    recording.append([*runs(1.6), replace(entry(3.0), benchmark="ingest")], tmp_path)
-    assert [(each.benchmark, each.median) for each in recording.read(tmp_path)] == [
-        ("ingest", 3.0),
-        ("startup", 1.5),
-        ("startup", 1.6),
-    ]
-
-
 WITHOUT_ROUNDS = json.dumps({key: value for key, value in asdict(entry(1.0)).items() if key != "rounds"})
 
 
@@ -127,12 +100,6 @@ def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: str, says
     assert "Restore it from git, or delete it" in str(caught.value)
 
 
-def test_a_line_in_another_benchmarks_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "ingest.jsonl").write_text(f"{line_of(entry(1.0))}\n")
-    with pytest.raises(InputError, match=r"ingest\.jsonl:1: .*'startup': move it to startup\.jsonl"):
-        recording.read(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("now", "place"),
     [
@@ -147,52 +114,10 @@ def test_a_steady_history_has_a_band_of_a_tenth(now: float, place: Place) -> Non
     assert compare(entry(now), runs(*[2.0] * LEAST_RUNS)).place is place
 
 
-def test_a_band_is_as_wide_as_its_history() -> None:
-    band = band_of([2.0, 2.0, 2.4, 1.6, 2.4])
-    assert band is not None
-    assert band.middle == 2.0
-    assert band.high == pytest.approx(2.0 + 4 * 1.4826 * 0.4)
-
-
-def test_one_odd_run_does_not_widen_the_band() -> None:
-    assert band_of([2.0] * 6 + [50.0]) == replace(band_of([2.0] * 7) or pytest.fail("no band"), runs=7)
-
-
-def test_too_short_a_history_is_told_and_is_no_failure() -> None:
-    found = compare(entry(9.0), runs(*[2.0] * (LEAST_RUNS - 1)))
-    assert (found.place, found.runs, found.band) == (Place.UNKNOWN, LEAST_RUNS - 1, None)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(replace(entry(2.0), machine=replace(MACHINE, cores=64)), id="machine"),
-        pytest.param(
-            replace(entry(2.0), versions={"python": "3.13.1", "ragtrace": "abc"}),
-            id="minor version of Python",
-        ),
-        pytest.param(replace(entry(2.0), alternative="import rich"), id="alternative"),
-        pytest.param(replace(entry(2.0), what="--version, CPU"), id="ratio"),
-    ],
-)
-def test_only_runs_of_the_same_ratio_and_kind_of_machine_count(other: Entry) -> None:
-    assert compare(entry(9.0), [other] * LEAST_RUNS).runs == 0
-
-
-def test_a_patch_release_of_python_is_the_same_kind() -> None:
-    other = replace(entry(2.0), versions={"python": "3.11.14", "ragtrace": "abc"})
-    assert compare(entry(2.0), [other] * LEAST_RUNS).place is Place.WITHIN
-
-
 def test_disturbed_runs_count_until_there_are_enough_quiet_ones() -> None:
     disturbed, quiet = runs(*[4.0] * 9, others=0.5), runs(*[2.0] * LEAST_RUNS)
     assert compare(entry(4.0), [*disturbed, *quiet[1:]]).place is Place.WITHIN
     assert compare(entry(4.0), [*disturbed, *quiet]).place is Place.WORSE
-
-
-def test_old_runs_leave_the_band() -> None:
-    known = runs(*[9.0] * 100, *[2.0] * MOST_RUNS)
-    assert compare(entry(9.0), known).place is Place.WORSE
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=LEAST_RUNS, max_size=MOST_RUNS))
@@ -221,11 +146,6 @@ def test_bench_adds_a_line_a_run_of_this_machine_and_commit(tmp_path: Path) -> N
     assert 0 <= first.others <= 1
 
 
-def test_bench_without_recording_leaves_the_history_as_it_is(tmp_path: Path) -> None:
-    assert main(["--no-record"], folder=tmp_path, benchmarks=measuring(1.5)) == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_check_fails_on_a_worse_ratio_and_says_which(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,17 +164,6 @@ def test_a_check_fails_on_a_worse_ratio_and_says_which(
     assert len(recording.read(tmp_path)) == LEAST_RUNS
 
 
-@pytest.mark.parametrize(
-    ("now", "says"), [(1.5, "1.35 to 1.65  within"), (0.5, "1.35 to 1.65  better")], ids=["within", "better"]
-)
-def test_a_check_passes_on_what_is_not_worse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: float, says: str
-) -> None:
-    here([1.5] * LEAST_RUNS, tmp_path)
-    assert main(["--check"], folder=tmp_path, benchmarks=measuring(now)) == 0
-    assert says in capsys.readouterr().out
-
-
 def test_a_check_with_too_short_a_history_passes_and_says_how_much_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,11 +172,6 @@ def test_a_check_with_too_short_a_history_passes_and_says_how_much_is_missing(
     told = capsys.readouterr().out
     assert "2 of 5  no band" in told
     assert "1 not enough history" in told
-
-
-def test_bench_itself_never_fails_on_a_worse_ratio(tmp_path: Path) -> None:
-    here([1.5] * LEAST_RUNS, tmp_path)
-    assert main([], folder=tmp_path, benchmarks=measuring(3.0)) == 0
 
 
 def test_a_broken_history_stops_a_run_before_it_measures(
@@ -279,47 +183,6 @@ def test_a_broken_history_stops_a_run_before_it_measures(
     assert main(["--check"], folder=tmp_path, benchmarks=[benchmark]) == 2
     assert f"{tmp_path}/startup.jsonl:1: " in capsys.readouterr().err
     assert not measured
-
-
-@pytest.mark.parametrize("others", [0.0, 0.5], ids=["quiet", "disturbed"])
-def test_a_worse_ratio_of_a_disturbed_run_says_so(others: float) -> None:
-    worse = compare(entry(3.0, others=others), runs(*[1.5] * LEAST_RUNS))
-    told = "Others took up to 50% of the machine meanwhile: measure again on a quiet one."
-    assert (told in summary([worse])) == (others > 0)
-
-
-def test_small_and_large_ratios_keep_apart() -> None:
-    small = compare(entry(0.06842), runs(*[0.05461] * LEAST_RUNS))
-    assert "     0.0684   0.0491 to 0.0601  WORSE" in table_of([small])
-
-
-def test_the_table_fits_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    long = measuring(123_456.0, what="a ratio with a name that is longer than any column of a table is")
-    for _ in range(LEAST_RUNS + 1):
-        main([], folder=tmp_path, benchmarks=long)
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-def test_peers_are_those_that_an_interpreter_has(tmp_path: Path) -> None:
-    interpreter = tmp_path / "python"
-    interpreter.write_text('#!/bin/sh\necho \'{"ragas": "0.4.1"}\'\n')
-    interpreter.chmod(0o700)
-    peers = Peers.of([str(interpreter)])
-    assert peers.python == {"ragas": str(interpreter)}
-    assert peers.version == {"ragas": "0.4.1"}
-
-
-def test_an_interpreter_that_is_not_there_stops_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    missing = str(tmp_path / "python")
-    assert main(["--peers-python", missing], folder=tmp_path, benchmarks=measuring(1.0)) == 2
-    assert f"--peers-python {missing}: this interpreter cannot be run" in capsys.readouterr().err
-    assert recording.read(tmp_path) == []
-
-
-def test_others_take_no_more_than_the_machine_has() -> None:
-    assert 0 <= Onlooker().others() <= 1
 
 
 def test_every_benchmark_of_the_history_exists() -> None:

@@ -145,18 +145,3 @@ assert threading.active_count() == 1
 print("no connection")
 """
     assert _run(code) == "no connection\n"
-
-
-@pytest.mark.slow
-def test_the_package_loads_only_for_a_price() -> None:
-    code = """
-import sys
-from ragtrace.budget import load_prices
-from ragtrace.model import JudgeIdentity
-prices = load_prices()
-prices.price_of(JudgeIdentity(provider="lexical", model="lexical-v2", computes=True))
-print("genai_prices" in sys.modules)
-prices.price_of(JudgeIdentity(provider="openai", model="gpt-4o"))
-print("genai_prices" in sys.modules)
-"""
-    assert _run(code).split() == ["False", "True"]

@@ -23,11 +23,6 @@ def test_cached_tokens_cost_what_the_provider_takes_for_them() -> None:
     assert cost == pytest.approx(0.6 * 0.15 + 0.4 * 0.075 + 0.1 * 0.60)
 
 
-def test_a_dated_model_with_a_price_of_its_own_keeps_it() -> None:
-    prices = load_prices()
-    assert prices.price_of(model("gpt-4o-2024-05-13")) != prices.price_of(model("gpt-4o"))
-
-
 def test_a_cost_is_unknown_if_the_tokens_were_not_told() -> None:
     assert load_prices().cost_usd(Usage(calls=1), model("gpt-4o-mini")) is None
 
@@ -38,23 +33,9 @@ def test_a_cost_is_unknown_if_the_tokens_were_not_told() -> None:
         (model("anything"), Usage()),
         (JudgeIdentity(provider="lexical", model="lexical-v2", computes=True), Usage(calls=2)),
     ],
-    ids=["nothing was asked", "code judges"],
 )
 def test_what_costs_nothing_is_known_to(identity: JudgeIdentity, usage: Usage) -> None:
     assert load_prices().cost_usd(usage, identity) == 0.0
-
-
-def test_a_file_adds_to_the_table_and_replaces_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "prices.toml"
-    path.write_text(
-        'as_of = "today"\n[openai]\ngpt-4o-mini = {input = 1, output = 2}\n'
-        "[mine]\nm = {input = 0, output = 0}"
-    )
-    prices = load_prices(path)
-    assert prices.cost_usd(SPENT, model("gpt-4o-mini")) == pytest.approx(1.2)
-    assert prices.cost_usd(SPENT, model("m", "mine")) == 0.0
-    assert prices.price_of(model("gpt-4o")) == load_prices().price_of(model("gpt-4o"))
-    assert (prices.date, bool(load_prices().date)) == ("today", True)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +54,6 @@ def test_a_wrong_file_is_refused_with_its_field(text: str, named: str, tmp_path:
     path.write_text(text)
     with pytest.raises(ConfigError, match=rf"prices\.toml.*{named}"):
         load_prices(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml"):
-        load_prices(tmp_path / "none.toml")
 
 
 def test_batches_cost_half_at_openai_and_the_full_price_elsewhere() -> None:
@@ -126,10 +102,3 @@ def test_a_table_s_date_is_of_its_own_prices_and_not_of_those_that_come_with_rag
     assert prices.in_batches().too_old(model("mine"), now_ns=now_ns) is None
     assert "2029-01-01" in (prices.too_old(model("older"), now_ns=now_ns) or "")
     assert load_prices().date in (prices.too_old(model("gpt-4o-mini"), now_ns=now_ns) or "")
-
-
-def test_of_a_price_that_nobody_knows_or_dated_nothing_is_said(tmp_path: Path) -> None:
-    table = tmp_path / "prices.toml"
-    table.write_text('as_of = "spring"\n[openai]\nmine = {input = 1, output = 1}')
-    for name in ("mine", "unknown"):
-        assert load_prices(table).too_old(model(name), now_ns=at("2099-01-01")) is None

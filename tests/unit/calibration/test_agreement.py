@@ -61,13 +61,6 @@ def test_balanced_accuracy_is_the_mean_over_the_two_sides(pairs: Pairs) -> None:
 
 
 @given(PAIRS)
-def test_read_two_way_nothing_is_open(pairs: Pairs) -> None:
-    read = counted(pairs).with_open_as_unsupported
-    assert read == counted([(human, bool(judge)) for human, judge in pairs])
-    assert number(share_decided(read)) == (1 if pairs else None)
-
-
-@given(PAIRS)
 def test_kappa_is_the_agreement_beyond_chance(pairs: Pairs) -> None:
     both = decided(pairs)
     found = number(cohen_kappa(counted(pairs)))
@@ -120,16 +113,6 @@ def test_no_threshold_is_better_than_the_best(scored: list[tuple[float, bool]]) 
     assert number(ranked.accuracy_at(best, weights)) == pytest.approx(accuracy(scored, best))
 
 
-@given(SCORED)
-def test_the_roc_curve_holds_the_area(scored: list[tuple[float, bool]]) -> None:
-    ranked, weights = ranking(scored), even(len(scored))
-    curve = ranked.curve(weights)
-    area = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(curve))
-    auc = number(ranked.auc(weights))
-    assert area == pytest.approx(auc or 0)
-    assert bool(curve) == (auc is not None)
-
-
 def surest_first(scored: list[tuple[float, bool]]) -> list[tuple[int, int]]:
     """Return the claims and errors among the surest, for each certainty."""
     certainties = sorted({round(abs(score - 0.5), 12) for score, _ in scored}, reverse=True)
@@ -160,12 +143,6 @@ def test_the_coverage_at_a_risk_is_the_most_that_stays_within_it(
     found = number(ranking(scored).coverage_at(risk, even(len(scored))))
     assert found == pytest.approx(max(within, default=0) / len(scored))
     assert number(ranking(scored).coverage_at(1.0, even(len(scored)))) == 1
-
-
-def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:
-    low, high = ranking([(0.05, False), (0.07, True), (1.0, True)]).reliability(even(3))
-    assert (low.mean_score, low.share_supported, low.weight) == (pytest.approx(0.06), 0.5, 2)
-    assert (high.mean_score, high.share_supported, high.weight) == (1.0, 1.0, 1)
 
 
 def ranking(scored: list[tuple[float, bool]]) -> Ranking:

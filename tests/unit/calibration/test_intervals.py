@@ -56,13 +56,6 @@ def test_clusters_of_a_group_are_drawn_together() -> None:
     assert few.estimate(lambda weights: mean_of(values, weights)) == IntervalEstimate(value=0.5)  # too few
 
 
-def test_a_group_stays_in_one_fold() -> None:
-    groups = [at % 7 for at in range(70)]
-    folds = fold_of(["all"] * 70, groups, folds=5, seed=0)
-    assert len({*zip(groups, folds, strict=True)}) == 7
-    assert set(folds) == set(range(5))
-
-
 def test_a_stratum_keeps_its_size_in_every_draw() -> None:
     values = [0.0] * 10 + [1.0] * 30
     assert width(estimate(values)) > 0.2
@@ -71,22 +64,8 @@ def test_a_stratum_keeps_its_size_in_every_draw() -> None:
     )  # all draws are alike
 
 
-def test_all_right_is_no_certainty() -> None:
-    assert estimate([1.0] * 7) == IntervalEstimate(value=1.0)
-
-
-def test_the_same_seed_gives_the_same_interval() -> None:
-    values = [float(at % 3) for at in range(30)]
-    assert estimate(values, seed=7) == estimate(values, seed=7)
-    assert estimate(values, seed=7) != estimate(values, seed=8)
-
-
 def test_few_answers_have_no_interval() -> None:
     assert estimate([0.0, 1.0, 1.0]) == IntervalEstimate(value=pytest.approx(2 / 3))
-
-
-def test_what_is_not_defined_is_no_number() -> None:
-    assert Resampling([], []).estimate(lambda weights: np.full(len(weights), np.nan)) is None
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(2, 6), st.integers())

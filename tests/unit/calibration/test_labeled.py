@@ -61,13 +61,6 @@ def test_an_answer_is_as_good_as_people_say_or_as_its_claims(
     assert answer.supported is expected
 
 
-def test_the_names_of_ragas_are_understood(path: Path) -> None:
-    claims = [{"text": "A.", "label": "supported"}]
-    given = {"user_input": "Q?", "retrieved_contexts": [{"text": "C."}], "response": "A.", "claims": claims}
-    [answer] = read(path, given)
-    assert (answer.record.question, answer.record.answer) == ("Q?", "A.")
-
-
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -85,11 +78,6 @@ def test_a_bad_row_is_named_by_file_line_and_field(path: Path, bad: Any, said: s
         read(path, row("supported"), bad)
     assert str(caught.value).startswith(f"{path}, line 2: {said}")
     assert "secret" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(InputError, match=r"labeled\.jsonl.*cannot be read"):
-        list(read_labeled(path))
 
 
 def test_a_sample_holds_answers_with_unsupported_claims(path: Path) -> None:

@@ -15,7 +15,7 @@ from ragtrace.calibration.page import floor_leads
 from ragtrace.calibration.summary import CandidateResult, MeasurementPlan, Results, stratum_of, summarize
 from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.settings import VerifyForm
-from tests.unit.calibration.measurements import N, S, candidate, measured, run
+from tests.unit.calibration.measurements import S, candidate, measured, run
 
 FLOOR = JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True)
 
@@ -59,22 +59,6 @@ def test_a_sample_with_more_flawed_answers_is_weighted_back() -> None:
 
 def said(human: str, drawn: random.Random) -> float:
     return 0.9 if (human == "s") == (drawn.random() < 0.8) else 0.1
-
-
-def test_a_threshold_that_separates_is_recommended() -> None:
-    drawn = random.Random(1)
-    members = [
-        measured(at, "s" if at % 2 else "n", run(drawn.uniform(*((0.2, 0.4) if at % 2 else (0.0, 0.18)))))
-        for at in range(60)
-    ]
-    cut = only(members, candidate(VerifyForm.LOGPROBS)).claim_cut
-    assert cut is not None
-    assert 0.17 < cut.recommended < 0.21
-    assert cut.at_default.value == 0.5
-    assert cut.held_out is not None
-    assert cut.held_out.value > 0.95
-    assert cut.best.low is not None
-    assert cut.best.low <= cut.best.value
 
 
 def test_a_threshold_found_in_noise_is_not_believed() -> None:
@@ -143,18 +127,3 @@ def test_too_few_documents_give_a_difference_without_an_interval_and_say_so() ->
 
 def yes(human: str, *, wrong: bool) -> float:
     return 0.9 if human == "s" or wrong else 0.2
-
-
-def test_a_run_that_was_stopped_is_a_sample() -> None:
-    members = [measured(at, "sn", run(S, N)) for at in range(8)]
-    assert not results(members).sampled
-    stopped = summarize(members[:5], [candidate()], plan(members, resamples=0), lambda *_: None)
-    assert stopped.sampled
-    assert (stopped.overall.answers, stopped.overall.of_answers) == (5, 8)
-
-
-def test_nothing_measured_is_nothing_said() -> None:
-    none = MeasurementPlan(population={("data.jsonl", True): 3}, sampled=True)
-    found = summarize([], [candidate()], none, lambda *_: None)
-    assert (found.overall.answers, found.overall.of_answers) == (0, 3)
-    assert found.recommended is None

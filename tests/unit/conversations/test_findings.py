@@ -72,17 +72,6 @@ def found(turns: Sequence[Turn], *checked: tuple[Turn, TurnLink | None]) -> Sess
     return findings_of(turns, checks)
 
 
-def test_the_share_counts_decided_turns_only_and_needs_one() -> None:
-    turns = [a_turn(1), a_turn(2, is_faithful=False), a_turn(3, is_faithful=None)]
-    findings = found(turns)
-    assert (findings.faithful, findings.decided, findings.faithful_share) == (1, 2, 0.5)
-    assert findings.label is Label.FAIL
-    assert found([a_turn(1, is_faithful=None)]).faithful_share is None
-    assert found([a_turn(1, is_faithful=None)]).label is Label.SKIPPED
-    assert found([a_turn(1), a_turn(2)]).label is Label.PASS
-    assert found([]).label is Label.SKIPPED
-
-
 def test_an_earlier_answer_that_says_the_opposite_is_a_contradiction_with_its_quote() -> None:
     first, second = a_turn(1, ("Refunds take 14 days.", RIGHT)), a_turn(2, ("Refunds take 30 days.", RIGHT))
     findings = found([first, second], (second, link(first, "Refunds take 14 days.")))
@@ -113,28 +102,11 @@ def test_a_wrong_claim_is_repeated_word_for_word_or_as_the_judge_quotes_it() -> 
     assert [(fault.later, fault.earlier) for fault in findings.repeated] == [(same, first), (other, first)]
 
 
-def test_a_link_to_a_later_turn_or_to_none_at_all_is_no_fault() -> None:
-    first, second = a_turn(1, ("A.", RIGHT)), a_turn(2, ("B.", RIGHT))
-    stranger = a_turn(7, ("C.", RIGHT))
-    findings = found([first, second], (first, link(second, "B.")), (second, link(stranger, "C.")))
-    assert findings.contradictions == ()
-    beyond = found([first, second], (second, link(first, "A.", claim=5)))
-    assert beyond.contradictions == ()
-
-
 def test_a_turn_that_could_not_be_checked_leaves_the_session_open_but_not_a_fault() -> None:
     turns = [a_turn(1, ("A.", RIGHT)), a_turn(2, ("B.", RIGHT))]
     findings = found(turns, (turns[1], None))
     assert (findings.unchecked, findings.label) == (1, Label.SKIPPED)
     assert "1 not checked against earlier turns" in explanation(findings)
-
-
-def test_cycles_of_corrections_end_and_each_is_told() -> None:
-    turns = [a_turn(n, (f"Refunds take {14 if n % 2 else 30} days.", RIGHT)) for n in range(1, 9)]
-    checks = [(turn, link(before, before.claims[0].text)) for before, turn in pairwise(turns)]
-    findings = found(turns, *checks)
-    assert len(findings.contradictions) == 7
-    assert "7 contradictions between turns" in explanation(findings)
 
 
 @given(

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
-from ragtrace.judge.cache import _FORM
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
@@ -112,22 +111,6 @@ async def test_a_verdict_that_was_given_beside_other_claims_is_not_reused(file_o
     await judge.aclose()
     assert claims_asked(inner) == [["one", "call all supported"], ["one"]]
     assert calls == [1, 1, 0]
-
-
-async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
-    def unsure(request: JudgeRequest[Any]) -> JudgeReply[Any]:
-        return JudgeReply(
-            value=VerifyReply(verdicts=[given_verdict(2, "b")]),
-            usage=Usage(calls=1),
-            abstained=frozenset({1}),
-            notes={1: "too vague"},
-        )
-
-    judge = cached(ScriptedJudge(unsure), file_of())
-    await judge.ask(verify_request({1: "a", 2: "b"}))
-    reply = await judge.ask(verify_request({1: "a", 2: "b"}))
-    await judge.aclose()
-    assert (reply.abstained, reply.notes, reply.usage) == ({1}, {1: "too vague"}, Usage())
 
 
 async def test_a_probability_is_kept_for_the_same_prompt_and_the_same_canaries(file_of: Any) -> None:
@@ -251,23 +234,6 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
     assert len(inner.requests) == 4
 
 
-async def test_a_file_that_another_process_has_locked_is_done_without_for_now(
-    file_of: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ragtrace.judge.cache._FORM", replace(_FORM, busy_s=0.01))
-    file = file_of()
-    await file.put(b"a", b"1")
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    await file.put(b"b", b"2")
-    found = await held(file, [b"a", b"b"])
-    other.close()
-    await file.put(b"c", b"3")
-    assert found == {b"a": b"1"}
-    assert await held(file, [b"a", b"b", b"c"]) == {b"a": b"1", b"c": b"3"}
-    await file.aclose()
-
-
 async def test_the_least_recently_used_go_first(file_of: Any) -> None:
     file = file_of(max_bytes=200_000)
     await file.put(b"wanted", b"w" * 1000)
@@ -277,26 +243,6 @@ async def test_the_least_recently_used_go_first(file_of: Any) -> None:
     found = await held(file, [b"wanted", b"0", b"399"])
     await file.aclose()
     assert sorted(found) == [b"399", b"wanted"]
-
-
-async def test_a_file_may_be_closed_twice(file_of: Any) -> None:
-    file = file_of()
-    await file.put(b"k", b"v")
-    await file.aclose()
-    await file.aclose()
-    reopened = file_of()
-    assert await held(reopened, [b"k"]) == {b"k": b"v"}
-    await reopened.aclose()
-
-
-async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path: Path) -> None:
-    for max_bytes in (2_000_000, 300_000):
-        file = file_of(max_bytes=max_bytes)
-        for number in range(10):
-            for part in range(100):
-                await file.put(b"%d %d" % (number, part), b"x" * 1000)
-        await file.aclose()
-    assert 100_000 < len(content(path)) <= 300_000
 
 
 WRITER = """

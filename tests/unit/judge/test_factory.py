@@ -33,16 +33,6 @@ async def said(judge: ScriptedJudge) -> list[str]:
     return [verdict.label.value for verdict in result.verdicts]
 
 
-async def test_without_a_script_the_words_decide() -> None:
-    [result] = (await evaluate(RECORD, judge="scripted")).results
-    found = [(v.label, v.quote) for v in result.verdicts]
-    assert found == [
-        ("contradicted", "Refunds take 14 days."),
-        ("supported", "Shipping is free"),
-        ("unsupported", None),
-    ]
-
-
 async def test_a_script_overrides_the_words() -> None:
     script = Script.model_validate(
         {
@@ -65,7 +55,6 @@ async def test_a_script_overrides_the_words() -> None:
         {"answers": {"Cats purr": {"error": "judge_cut_off"}}},
         {"claims": {"Cats purr.": {"error": "judge_cut_off"}}},
     ],
-    ids=["always", "by answer", "by claim"],
 )
 async def test_a_script_can_make_the_judge_fail(script: dict[str, Any]) -> None:
     judge = ScriptedJudge(Script.model_validate(script))

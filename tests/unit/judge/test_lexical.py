@@ -61,7 +61,6 @@ async def test_a_number_the_names_or_most_words_missing_is_not_mentioned(claim: 
         ("It holds.", "too few"),
         ("Customers return 1887 purchased shoes.", "words"),
     ],
-    ids=["negation", "a name alone", "half a name", "nothing to compare", "a number from elsewhere"],
 )
 async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, reason: str) -> None:
     verdict = await verdict_on(claim)
@@ -77,14 +76,9 @@ async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, re
         "Based on the given passages, the museum holds twelve paintings (Passage 2).",
         "Customers may return purchased shoes within 30 days (about 4.3 weeks).",
     ],
-    ids=["thousands mark", "number word", "source reference", "conversion"],
 )
 async def test_numbers_are_compared_by_value(claim: str) -> None:
     assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED
-
-
-async def test_a_name_with_a_digit_is_found_like_any_other() -> None:
-    assert (await verdict_on("Water with CO2 is bottled at the plant.")).label is VerdictLabel.SUPPORTED
 
 
 @pytest.mark.parametrize("claim", ["Look for the address named ipv4.", "The store plays mp3 files."])
@@ -107,12 +101,6 @@ async def test_a_long_judgment_lets_others_work() -> None:
         turns += 1
         await asyncio.sleep(0)
     assert turns > 20
-
-
-async def test_it_never_says_contradicted() -> None:
-    result = await judged("Shoes may not be returned. Gift cards are refunded. The museum has 3 paintings.")
-    assert result.counts.contradicted == 0
-    assert result.counts.total == 3
 
 
 @pytest.mark.parametrize(
@@ -141,11 +129,6 @@ def test_sentences_that_state_nothing_are_told_apart(sentence: str, kind: str) -
 def test_references_to_sources_are_taken_off_and_nothing_else() -> None:
     assert without_source("According to passage 1, water boils (Passages 1 and 2).") == "Water boils."
     assert without_source("From the station, walk left.") == "From the station, walk left."
-
-
-async def test_an_answer_that_only_declines_is_a_refusal() -> None:
-    result = await judged("Unable to answer based on given passages. The passages do not mention it.")
-    assert result.skip_reason == "refusal"
 
 
 @pytest.mark.parametrize(

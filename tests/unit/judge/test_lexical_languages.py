@@ -40,13 +40,6 @@ async def test_a_copied_sentence_is_supported_and_a_changed_number_is_not(langua
     assert changed.support < copied.support
 
 
-@pytest.mark.parametrize("language", CASES)
-async def test_a_sentence_about_something_else_is_never_supported(language: str) -> None:
-    others = [context for other, (context, *_) in CASES.items() if other != language]
-    found = await verdict_on(CASES[language][0], "\n\n".join(others))
-    assert found.label is not VerdictLabel.SUPPORTED
-
-
 GERMAN = "Die Firma hat 1.250,50 Euro und 3 Autos, und das Büro wird von Frau Keller geleitet."
 FRENCH = "Le musée de la ville possède 1 250 tableaux, et l'entrée est gratuite pour les étudiants."
 CHINESE = "公司在三十个国家有3万名员工,收入为1,250元。"
@@ -88,7 +81,6 @@ async def test_numbers_are_compared_by_value_as_the_language_writes_them(
         ("お客様は店で靴を返品できません。", "お客様は店で靴を返品できます。"),
         ("لا يمكن للعملاء إعادة الأحذية إلى المتجر.", "يمكن للعملاء إعادة الأحذية إلى المتجر."),
     ],
-    ids=["German", "French", "Spanish", "Chinese", "Japanese", "Arabic"],
 )
 async def test_a_claim_that_leaves_out_the_negation_is_not_supported(context: str, claim: str) -> None:
     assert (await verdict_on(claim, context)).label is not VerdictLabel.SUPPORTED
@@ -116,39 +108,16 @@ async def test_a_claim_in_a_language_that_no_chunk_is_in_is_left_open_without_a_
     assert evaluation.suspicion is None
 
 
-async def test_a_chunk_in_another_language_does_not_keep_a_claim_from_being_compared_with_its_own() -> None:
-    english = "Customers can return purchased shoes within 60 days. The store in Berlin pays for it."
-    record = RagRecord.of(answer=CASES["German"][0], contexts=[CASES["German"][0], english])
-    [result] = (await evaluate(record)).results
-    assert result.verdicts[0].label is VerdictLabel.SUPPORTED
-
-
-async def test_a_claim_of_names_and_figures_is_compared_with_chunks_in_any_script() -> None:
-    found = await verdict_on(
-        "The GTX 400, RTX 500 and Velora.", "产品包括 GTX 400、RTX 500 和 Velora,都在仓库里出售。"
-    )
-    assert found.support is not None
-
-
 @pytest.mark.parametrize(
     "claim",
     [
         unicodedata.normalize("NFD", "Le café Élysée est ouvert pour les élèves."),
         "\u200fLe café\u200b Élysée est\u2060 ouvert pour les élèves.",
     ],
-    ids=["decomposed", "marks that nobody sees"],
 )
 async def test_how_characters_are_composed_makes_no_difference(claim: str) -> None:
     context = "Le café Élysée est ouvert pour les élèves."
     assert (await verdict_on(claim, context)).support == (await verdict_on(context, context)).support
-
-
-async def test_arabic_with_and_without_vowel_signs_and_marks_of_direction_is_the_same() -> None:
-    context = CASES["Arabic"][0]
-    found = await verdict_on(
-        "\u200fيُمْكِنُ لِلعملاء إعـــادة الأحذية المشتراة خلال \u206630\u2069 يوما.", context
-    )
-    assert found.support == (await verdict_on(context, context)).support
 
 
 @pytest.mark.parametrize("context", ["", " \n ", "\ufeff", "\u0301\u0301", "\U0001f600"])

@@ -43,10 +43,6 @@ def test_a_text_ten_times_as_long_has_ten_times_the_windows() -> None:
     assert 9 * short <= long <= 11 * short
 
 
-def test_blank_text_has_no_window() -> None:
-    assert windows("", 5) == windows(" \n\t ", 5) == []
-
-
 def test_a_quote_of_a_long_window_is_about_its_nearest_sentence() -> None:
     filler = "Something else entirely is the topic here. " * 30
     text = f"{filler}Refunds take 14 days. {filler}"

@@ -53,14 +53,6 @@ async def test_a_doubtful_answer_is_more_suspicious_than_a_copied_one() -> None:
     assert 0 < copied < 0.2 < 0.5 < invented < 1
 
 
-async def test_the_best_of_several_packs_of_chunks_counts() -> None:
-    rest = " ".join(f"Lamp {number} has a driver, a socket and a bulb." for number in range(4_000))
-    result, suspicion = await judged("Customers may return purchased shoes within 30 days.", rest, CONTEXT)
-    assert result.verdicts[0].label is VerdictLabel.SUPPORTED
-    assert suspicion is not None
-    assert suspicion < 0.2
-
-
 async def test_no_answer_passes_of_which_less_than_half_is_decided() -> None:
     labels = []
     for answer in read_labeled(SAMPLE):
@@ -77,16 +69,3 @@ def test_the_shipped_cuts_are_as_precise_as_promised_out_of_fold(file: str) -> N
     assert found["caught"] / found["flagged"] >= 0.5
     assert found["passed_rightly"] / found["passed"] >= 0.97
     assert found["decided"] == found["flagged"] + found["passed"]
-
-
-async def test_flawed_answers_rank_above_good_ones_in_the_sample() -> None:
-    # these answers are among those that the model was trained on: the figures of its accuracy are out of fold
-    ranked: list[tuple[float, bool]] = []
-    for answer in read_labeled(SAMPLE):
-        suspicion = (await evaluate(answer.record)).suspicion
-        if suspicion is not None:  # a refusal has no claim
-            ranked.append((suspicion, answer.supported is False))
-    flawed = [suspicion for suspicion, is_flawed in ranked if is_flawed]
-    good = [suspicion for suspicion, is_flawed in ranked if not is_flawed]
-    ahead = sum(bad > fine for bad in flawed for fine in good) / (len(flawed) * len(good))
-    assert ahead > 0.7

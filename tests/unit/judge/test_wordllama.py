@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 
 import pytest
@@ -28,10 +27,3 @@ async def test_texts_about_the_same_are_nearer_without_key_or_download(
     assert cosine(refund, money) > cosine(refund, cats)
     assert set(nothing) == {0.0}
     assert embedder.identity.computes
-
-
-async def test_it_leaves_the_applications_logging_alone() -> None:
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
-    await open_embedder("wordllama").embed(["one"])
-    assert (root.handlers, root.level) == before

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
-from ragtrace.errors import JudgeCompromised, JudgeError, JudgeNonsense, JudgeUnavailable
+from ragtrace.errors import JudgeError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifySettings
-from ragtrace.metrics.steps import Bundle
-from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
+from ragtrace.model import Chunk, Evaluation, JudgeIdentity, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest
 
@@ -95,61 +91,3 @@ async def test_what_comes_missing_is_asked_for_by_its_own_step() -> None:
     judge = ModelJudge(says=says)
     assert scores(await judged(judge)) == [1.0, 0.5]
     assert judge.calls == {"retrieval": 1, "chunks": 1, "recall": 1}
-
-
-async def test_a_model_that_makes_nothing_of_both_is_asked_for_each() -> None:
-    judge = ModelJudge(bundles=JudgeNonsense("it rambled"))
-    assert scores(await judged(judge)) == [1.0, 0.5]
-    assert judge.calls == {"retrieval": 1, "chunks": 1, "recall": 1}
-
-
-async def test_a_judge_that_is_not_there_fails_both() -> None:
-    evaluation = await judged(ModelJudge(bundles=JudgeUnavailable("down")))
-    assert [outcome.error_type for outcome in evaluation.failures] == ["judge_unavailable"] * 2
-    assert all(isinstance(outcome, MetricFailure) for outcome in evaluation.outcomes)
-
-
-async def test_judges_that_compute_are_asked_step_by_step() -> None:
-    judge = ScriptedJudge()
-    await judged(judge)
-    assert judge.calls == {"chunks": 1, "recall": 1}
-
-
-async def test_a_second_judge_that_computes_is_asked_step_by_step() -> None:
-    first = ModelJudge(bundles=JudgeCompromised("talked round"))
-    evaluation = await evaluate(
-        RECORD,
-        metrics=["context_precision", "context_recall"],
-        judge=first,
-        second_judge=ScriptedJudge(),
-        limits=LIMITS,
-    )
-    assert not evaluation.failures
-    assert {result.judge for result in evaluation.results} == {ScriptedJudge().identity}
-
-
-async def test_one_of_the_two_alone_is_not_bundled() -> None:
-    judge = ModelJudge()
-    await evaluate(RECORD, metrics=["context_recall"], judge=judge, limits=LIMITS)
-    assert judge.calls == {"recall": 1}
-
-
-@pytest.mark.slow
-async def test_no_cycle_keeps_what_was_made_for_a_record() -> None:
-    """Else its texts stay in memory until Python looks for cycles, which our processes seldom do."""
-    judge, metrics = ModelJudge(), ["faithfulness", "context_precision", "context_recall"]
-    gc.collect()
-    gc.disable()
-    before = made_for_records()
-    try:
-        await evaluate(RECORD, metrics=metrics, judge=judge, limits=LIMITS)
-        assert judge.calls["retrieval"] == 1
-        judge.requests.clear()  # they hold what was made
-        after = made_for_records()
-    finally:
-        gc.enable()
-    assert after == before
-
-
-def made_for_records() -> list[str]:
-    return sorted(type(each).__name__ for each in gc.get_objects() if type(each) in (Bundle, StepSession))

@@ -64,13 +64,6 @@ async def test_chunks_are_shuffled_the_same_way_each_time_under_numbers_that_sta
     assert texts == dict(enumerate(TEN, start=1))
 
 
-async def test_chunks_that_do_not_fit_into_one_call_are_packed() -> None:
-    scripted = judge(all_relevant)
-    steps = StepSession(record(*TEN), scripted, limits=StepLimits(context_chars=40))
-    assert labels((await steps.chunks()).verdicts) == " ".join(["rel"] * 10)
-    assert len(scripted.requests) > 3
-
-
 async def test_chunks_beyond_the_packs_are_unjudged() -> None:
     limits = StepLimits(context_chars=20, max_packs=1)
     found = await StepSession(

@@ -9,13 +9,12 @@ import pytest
 
 from ragtrace.answers.carrier import read_carrier
 from ragtrace.answers.shown import shown_answer
-from ragtrace.errors import ConfigError
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge_forms import CriteriaReply
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.answers import criterion_named
-from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, SkipReason, Target, VerdictLabel
+from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, Target, VerdictLabel
 from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest
 from ragtrace.traces.attach import AttachOptions, carrier
@@ -63,12 +62,6 @@ async def test_a_judge_that_compares_words_cannot_answer() -> None:
     [failure] = evaluation.failures
     assert failure.error_type == "judge_unable"
     assert failure.message.endswith("a criterion takes a language model, such as openai:MODEL")
-
-
-async def test_without_an_answer_there_is_nothing_to_judge() -> None:
-    judge = ScriptedJudge()
-    [result] = (await evaluate(replace(RECORD, answer=None), metrics=METRICS[:1], judge=judge)).results
-    assert (result.skip_reason, judge.requests) == (SkipReason.NO_CONTENT, [])
 
 
 def test_the_version_changes_with_the_text_alone() -> None:
@@ -122,8 +115,3 @@ async def test_the_carrier_says_it_and_is_read_back() -> None:
 )
 def test_a_name_is_given_or_made_of_the_words(given: str, named: tuple[str, str]) -> None:
     assert criterion_named(given) == named
-
-
-def test_a_criterion_has_no_other_tools_rules() -> None:
-    with pytest.raises(ConfigError, match="leave out 'ragas'"):
-        metric_named("next_step", profile="ragas", criterion=TEXTS["next_step"])

@@ -83,7 +83,6 @@ async def test_a_grade_in_foreign_words_or_numbers_is_a_failure(relevance: str, 
         one_grade(id="2"),
         GRADES.replace("]}", ', {"id": 3, "reason": "", "relevance": 2}]}'),
     ],
-    ids=["none", "missing", "unknown", "negative", "twice", "surplus"],
 )
 async def test_numbers_of_chunks_are_checked(text: str) -> None:
     assert await ended("chunks", text) == "judge_nonsense"

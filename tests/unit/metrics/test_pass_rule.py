@@ -52,28 +52,6 @@ def result_of(given: RagRecord, judge: Any, metric: str, **how: Any) -> MetricRe
     return result
 
 
-def test_an_answer_with_a_wrong_claim_fails() -> None:
-    result = result_of(CHUNK, JUDGE, "faithfulness")
-    assert (result.score, result.label) == (0.5, "fail")
-    assert [label(metric=name) for name in ("groundedness", "hallucination", "rag_score")] == ["fail"] * 3
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        ({"threshold": 0.5}, "pass"),
-        ({"threshold": 0.6}, "fail"),
-        ({"pass_when": "score >= 0.5"}, "pass"),
-        ({"pass_when": "contradicted == 0"}, "fail"),
-        ({"pass_when": "contradicted <= 1 and unsupported == 0"}, "pass"),
-        ({"pass_when": "lower_bound >= 0.9"}, "fail"),
-        ({"pass_when": "coverage >= 0.5"}, "pass"),
-    ],
-)
-def test_a_rule_of_ones_own_takes_its_place(how: Mapping[str, Any], expected: str) -> None:
-    assert label(**how) == expected
-
-
 def test_a_threshold_and_a_rule_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="both `threshold` and `pass_when`: leave out one"):
         metric_named("faithfulness", threshold=0.5, pass_when="contradicted == 0")
@@ -138,14 +116,6 @@ _CASES: Final = st.lists(
 )
 
 
-def test_an_answer_of_which_a_wrong_claim_was_left_out_neither_passes_nor_fails() -> None:
-    wrong, right = "Refunds take 30 days.", "They are paid to your card."
-    script = Script.model_validate({"claims": {wrong: "contradicted", right: "supported"}})
-    judge = Omitting(script, frozenset({wrong}))
-    result = result_of(CHUNK, judge, "faithfulness")
-    assert (result.score, result.label, result.skip_reason) == (None, Label.SKIPPED, SkipReason.UNDECIDED)
-
-
 class Abstaining(ScriptedJudge):
     """A judge that says of all claims but the first that it cannot tell."""
 
@@ -159,9 +129,7 @@ class Abstaining(ScriptedJudge):
         return JudgeReply(value=told, usage=reply.usage, abstained=frozenset(others))
 
 
-@pytest.mark.parametrize(
-    ("sentences", "expected"), [(2, Label.PASS), (3, Label.SKIPPED)], ids=["half decided", "a third decided"]
-)
+@pytest.mark.parametrize(("sentences", "expected"), [(2, Label.PASS), (3, Label.SKIPPED)])
 @pytest.mark.parametrize(
     "how",
     [

@@ -59,13 +59,6 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
     assert (await run(by_text))[1][0].prompt_sha256 == theirs.prompt_sha256
 
 
-def test_a_text_without_a_header_is_a_prompt_too() -> None:
-    metric = metric_named("faithfulness", prompts={"verify": "Look closely.\nReply in JSON."})
-    prompt = metric.prompts["verify"]  # type: ignore[attr-defined]
-    assert (prompt.name, prompt.text) == ("verify", "Look closely.\nReply in JSON.")
-    assert prompt.sha256.startswith(prompt.version)
-
-
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [

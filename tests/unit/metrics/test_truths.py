@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeCutOff, JudgeUnavailable
-from ragtrace.judge import Script, ScriptedJudge, open_judge
+from ragtrace.errors import ConfigError, JudgeCutOff
+from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import GivenTruths, TruthsInput, TruthsReply, VerifyInput
 from ragtrace.metrics import metric_named
-from ragtrace.model import Evaluation, MetricFailure, MetricResult, RagRecord, VerdictLabel
+from ragtrace.model import Evaluation, MetricResult, RagRecord, VerdictLabel
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
@@ -132,35 +132,6 @@ async def test_a_chunk_without_a_usable_reply_is_shown_as_it_is() -> None:
     assert result.details["chunks_unread"] == 1
 
 
-async def test_a_judge_that_fails_at_the_truths_gives_no_score_and_nothing_is_remembered() -> None:
-    script, failing = ScriptedJudge(), True
-
-    def reply(request: JudgeRequest[Any]) -> Any:
-        if failing and isinstance(request.inputs, TruthsInput):
-            raise JudgeUnavailable("it is down")
-        return script.reply_to(request)
-
-    metric = metric_named("faithfulness", truths=True)
-    (failure,) = (await evaluate(a_record(), metrics=[metric], judge=ScriptedJudge(reply))).outcomes
-    assert isinstance(failure, MetricFailure)
-    assert failure.error_type == "judge_unavailable"
-    failing = False
-    (result,) = (await evaluate(a_record(), metrics=[metric], judge=ScriptedJudge(reply))).results
-    assert result.score == pytest.approx(2 / 3)
-
-
-@pytest.mark.slow
-async def test_five_thousand_chunks_are_read_as_far_as_the_limits_say() -> None:
-    chunks = [f"Fact number {number} is here. " * 9 for number in range(5_000)]
-    judge = ScriptedJudge()
-    (evaluation,) = await judged(judge, a_record(*chunks, answer="Fact number 1 is here. Fish is blue."))
-    result = result_of(evaluation)
-    assert result.intermediate is not None
-    assert len(result.intermediate.truths) <= 300
-    assert [verdict.label.value for verdict in result.verdicts] == ["supported", "unjudged"]
-    assert evaluation.input_truncated
-
-
 async def test_faithfulness_and_hallucination_share_the_truths() -> None:
     judge = ScriptedJudge()
     metrics = [metric_named(name, truths=True, truths_limit=9) for name in ("faithfulness", "hallucination")]
@@ -181,19 +152,7 @@ async def test_the_default_asks_no_call_more_and_is_another_evaluator() -> None:
     assert result_of(evaluation).evaluator_version != plain.evaluator_version
 
 
-async def test_a_judge_that_compares_words_says_that_it_cannot() -> None:
-    (evaluation,) = await judged(open_judge("lexical"), a_record())
-    (failure,) = evaluation.outcomes
-    assert isinstance(failure, MetricFailure)
-    assert "cannot answer the step 'truths'" in failure.message
-
-
 @pytest.mark.parametrize("limit", [0, -1, 201, True, 2.5])
 def test_a_limit_that_makes_no_sense_is_refused(limit: Any) -> None:
     with pytest.raises(ConfigError, match="`truths_limit` is a whole number from 1 to 200"):
         metric_named("faithfulness", truths=True, truths_limit=limit)
-
-
-def test_a_limit_without_truths_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs `truths: true`"):
-        metric_named("faithfulness", truths_limit=5)

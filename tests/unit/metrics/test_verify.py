@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -78,16 +77,6 @@ async def test_p_yes_gives_three_labels_with_their_probability() -> None:
     assert found.form == "logprobs"
 
 
-async def test_only_claims_that_are_not_supported_are_asked_about_twice() -> None:
-    judge = Model(by_odds)
-    await verified(judge, record(RIGHT, WRONG))
-    assert [(asked.claim, asked.question) for asked in judge.questions] == [
-        (RIGHT, "support"),
-        (WRONG, "support"),
-        (WRONG, "contradict"),
-    ]
-
-
 async def test_questions_about_the_same_chunks_share_their_prefix_and_the_claim_stands_last() -> None:
     judge = Model(by_odds)
     await verified(judge, record(RIGHT, WRONG, ELSEWHERE))
@@ -99,28 +88,6 @@ async def test_questions_about_the_same_chunks_share_their_prefix_and_the_claim_
     assert len({request.system for request in judge.requests[1:]}) == 1
 
 
-async def test_the_first_claim_is_asked_about_alone_so_that_the_server_reads_the_chunks_once() -> None:
-    gate, held = asyncio.Event(), asyncio.Event()
-    under_way: list[str] = []
-
-    class Held(Model):
-        async def ask(self, request: JudgeRequest[Any]) -> Any:
-            if isinstance(request.inputs, YesNoInput):
-                under_way.append(request.inputs.claim)
-                held.set()
-                await gate.wait()
-            return await super().ask(request)
-
-    judge = Held(by_odds)
-    task = asyncio.create_task(verified(judge, record(RIGHT, WRONG, ELSEWHERE)))
-    await held.wait()
-    for _ in range(20):  # whatever could be asked beside it would have been
-        await asyncio.sleep(0)
-    assert under_way == [RIGHT]
-    gate.set()
-    assert len((await task).verdicts) == 3
-
-
 async def test_a_claim_that_a_chunk_says_word_for_word_is_quoted() -> None:
     [verdict] = (await verified(Model(by_odds), record(RIGHT))).verdicts
     assert (verdict.quote, verdict.chunk_ids, verdict.quote_verified) == (
@@ -128,22 +95,6 @@ async def test_a_claim_that_a_chunk_says_word_for_word_is_quoted() -> None:
         ("c0",),
         True,
     )
-
-
-async def test_a_verdict_about_a_single_chunk_names_it() -> None:
-    found = await verified(Model(by_odds), record(WRONG, chunks=CHUNKS[:1]))
-    assert found.verdicts[0].chunk_ids == ("c0",)
-    assert found.quotes_unverified == 0
-
-
-async def test_one_pack_that_supports_is_enough() -> None:
-    def by_pack(asked: YesNoInput) -> float:
-        return 0.9 if asked.chunks[0].number == 2 else 0.1
-
-    judge = Model(by_pack)
-    found = await verified(judge, record(ELSEWHERE), context_chars=60)
-    assert (found.verdicts[0].label, found.verdicts[0].confidence) == ("supported", 0.9)
-    assert {asked.question for asked in judge.questions} == {"support"}
 
 
 async def test_silence_is_as_sure_as_the_least_sure_pack() -> None:
@@ -185,26 +136,11 @@ async def test_a_claim_without_a_yes_or_no_is_unjudged_and_the_others_stand() ->
     assert [verdict.label for verdict in found.verdicts] == ["supported", "unjudged"]
 
 
-async def test_a_judge_that_never_says_yes_or_no_is_a_failure() -> None:
-    with pytest.raises(JudgeNonsense):
-        await verified(Model(JudgeNonsense("neither")), record(RIGHT, WRONG))
-
-
 @pytest.mark.parametrize("p_yes", [0.0, 1.0])
 async def test_a_judge_that_says_the_same_to_every_question_is_compromised(p_yes: float) -> None:
     settings = VerifySettings(form=VerifyForm.LOGPROBS)
     with pytest.raises(JudgeCompromised):
         await verified(Model(lambda asked: p_yes), record(RIGHT), settings)
-
-
-async def test_planted_claims_are_asked_about_in_the_same_form() -> None:
-    def knows_what_it_reads(asked: YesNoInput) -> float:
-        return 0.9 if any(asked.claim in chunk.text for chunk in asked.chunks) else 0.1
-
-    found = await verified(
-        Model(knows_what_it_reads), record(RIGHT), VerifySettings(form=VerifyForm.LOGPROBS)
-    )
-    assert (found.canaries_passed, len(found.verdicts)) == (2, 1)
 
 
 async def test_a_second_look_at_probabilities_takes_the_mean_over_both_orders() -> None:
@@ -237,11 +173,7 @@ def second_look(*, quote: str) -> ScriptedJudge:
     return ScriptedJudge(respond)
 
 
-@pytest.mark.parametrize(
-    ("quote", "label"),
-    [("free in Europe", "supported"), ("invented", "unsupported")],
-    ids=["found", "not found"],
-)
+@pytest.mark.parametrize(("quote", "label"), [("free in Europe", "supported"), ("invented", "unsupported")])
 async def test_a_second_look_finds_support_only_with_a_quote(quote: str, label: str) -> None:
     judge = second_look(quote=quote)
     settings = VerifySettings(second_look=True)
@@ -249,13 +181,6 @@ async def test_a_second_look_finds_support_only_with_a_quote(quote: str, label: 
     assert verdict.label == label
     shown = [[c.number for c in request.inputs.chunks] for request in judge.requests[1:]]
     assert shown == [[1, 2], [2, 1]]
-
-
-async def test_there_is_no_second_look_at_supported_claims_nor_unless_asked_for() -> None:
-    judge = ScriptedJudge()
-    await verified(judge, record(RIGHT), VerifySettings(second_look=True))
-    await verified(judge, record(ELSEWHERE), VerifySettings())
-    assert judge.calls["verify"] == 2
 
 
 @pytest.mark.parametrize("wrong", [{"threshold": 1.2}, {"sentinel_rate": -0.1}])

@@ -53,14 +53,6 @@ def test_the_newest_evaluation_of_an_answer_counts() -> None:
     assert any("1 evaluations in A are of answers with a newer one" in notice for notice in found.notices)
 
 
-def test_a_question_that_the_index_cut_pairs_nothing() -> None:
-    first = [judged(1, 0.9, question=f"{'x' * 199}…", probability=1.0)]
-    second = [judged(2, 0.9, question=f"{'x' * 199}…", probability=1.0)]
-    found = compared(first, second)
-    assert not found.is_paired
-    assert any("2 questions are too long" in notice for notice in found.notices)
-
-
 def test_scores_of_unknown_probability_are_in_no_difference_and_told() -> None:
     found = compared([judged(1, 0.9, probability=None)], [judged(1, 0.2, probability=None)])
     assert found.metrics[0].passing is None

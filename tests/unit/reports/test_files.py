@@ -61,16 +61,6 @@ def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type:
         assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == json_rows(path)
 
 
-@given(answers)
-def test_any_text_survives_csv(found: list) -> None:  # type: ignore[type-arg]
-    with TemporaryDirectory() as folder:
-        rows = csv_rows(write(Path(folder) / "r.csv", *found))
-    assert [(row["question"], row["answer"]) for row in rows] == [
-        (each.record.question, each.record.answer) for each in found
-    ]
-    assert [row["contradicted"] for row in rows] == ["1"] * len(found)
-
-
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
@@ -108,15 +98,6 @@ def test_what_has_no_form_in_a_file_is_replaced(tmp_path: Path) -> None:
     told = row["judged"]
     assert (told["record"]["answer"], told["evaluation"]["outcomes"][0]["details"]) == ("a\ufffdb", {})
     assert parquet_rows(write(tmp_path / "r.parquet", odd)) == [row]
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_rows_are_added_after_those_of_an_earlier_run(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"r{suffix}"
-    write(path, judged(0))
-    write(path, judged(1))
-    rows = json_rows(path) if suffix == ".jsonl" else csv_rows(path)
-    assert [row["record_id"] for row in rows] == ["record 0", "record 1"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -184,11 +165,6 @@ def test_a_library_that_is_missing_is_named_before_anything_is_judged(
     with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install .*\[parquet\]"):
         open_report(tmp_path / "r.parquet", ABOUT)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_suffix_that_is_no_report_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ends with \.html, \.jsonl, \.csv, \.parquet"):
-        open_report(tmp_path / "r.txt", ABOUT)
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from ragtrace.model import Direction, VerdictLabel
+from ragtrace.model import VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report
 from tests.unit.reports.judged_answers import (
     ABOUT,
@@ -15,7 +13,6 @@ from tests.unit.reports.judged_answers import (
     failure,
     judged,
     of_outcome,
-    result,
     write,
 )
 from tests.unit.reports.reading import Page
@@ -60,13 +57,6 @@ def test_the_mean_is_weighted_and_says_of_how_many_answers(tmp_path: Path) -> No
     assert "Each answer is weighted by one over its sampling probability" in page.text
 
 
-def test_answers_without_a_probability_stand_in_no_mean_and_are_counted(tmp_path: Path) -> None:
-    found = [judged(0, 1.0), *(judged(number, 0.0, probability=None) for number in range(1, 4))]
-    page = Page(write(tmp_path / "r.html", *found))
-    assert "Mean 1.00" in page.text
-    assert "3 more answers have a score and are left out of these figures" in page.text
-
-
 def test_claims_lead_to_the_quote_in_the_chunk(tmp_path: Path) -> None:
     verdict = a_verdict(VerdictLabel.CONTRADICTED, "Within 30 days.", "within 14 days")
     page = Page(write(tmp_path / "r.html", judged(score=0.0, answer="Within 30 days.", verdict=verdict)))
@@ -83,12 +73,6 @@ def test_the_worst_answers_stand_first_and_are_no_more_than_wanted(tmp_path: Pat
     report.close(RunEnd())
     shown = [text for text in Page(report.path).texts if text.startswith("question ")]
     assert shown == ["question 3", "question 1", "question 5"]
-
-
-def test_an_answer_without_a_flaw_is_not_among_the_worst(tmp_path: Path) -> None:
-    lower = result(0.0, metric="hallucination", direction=Direction.LOWER_IS_BETTER)
-    page = Page(write(tmp_path / "r.html", of_outcome(result(1.0), lower)))
-    assert "No answer lost anything of its score." in page.text
 
 
 def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
@@ -117,10 +101,3 @@ def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Pa
     path = write(tmp_path / "r.html", judged(score=0.0, answer="y" * 10 + long, chunk=long, verdict=verdict))
     assert path.stat().st_size < 50_000
     assert "998,000 characters are not shown" in Page(path).text
-
-
-@pytest.mark.parametrize("score", [0.0, 0.049, 0.5, 1.0])
-def test_each_score_stands_in_its_bar(tmp_path: Path, score: float) -> None:
-    low = min(int(score * 20), 19) / 20
-    text = Page(write(tmp_path / "r.html", judged(score=score))).text
-    assert f"{low:.2f} to {low + 0.05:.2f} 1 100 %" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
+from ragtrace.errors import SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
-from ragtrace.reviews import Review, ReviewDelivery, ReviewFile, ReviewPick, review_span
+from ragtrace.reviews import Review, ReviewDelivery, ReviewFile, review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
@@ -62,22 +61,6 @@ async def test_a_later_review_of_the_same_person_replaces_the_earlier_one(file: 
         ("ada", VerdictLabel.SUPPORTED),
         ("grace", VerdictLabel.CONTRADICTED),
     }
-
-
-async def test_a_review_survives_its_process(file: ReviewFile, tmp_path: Path) -> None:
-    await file.add([REVIEW], record=RECORD)
-    await file.aclose()
-    again = ReviewFile(tmp_path / "reviews.db")
-    assert await again.of(KEY) == [REVIEW]
-    assert (tmp_path / "reviews.db").stat().st_mode & 0o077 == 0
-    await again.aclose()
-
-
-async def test_undo_takes_back_what_one_person_said(file: ReviewFile) -> None:
-    await file.add([REVIEW], record=RECORD)
-    await file.add([replace(REVIEW, reviewer="grace")], record=RECORD)
-    await file.undo(KEY, reviewer="ada")
-    assert [said.reviewer for said in await file.of(KEY)] == ["grace"]
 
 
 async def test_what_another_process_writes_is_seen(file: ReviewFile, tmp_path: Path) -> None:
@@ -148,20 +131,6 @@ async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
     assert row.label is label
 
 
-async def test_a_random_review_stays_random_when_it_is_changed(file: ReviewFile) -> None:
-    await file.add([replace(REVIEW, picked=ReviewPick.RANDOM)], record=RECORD)
-    await file.add([replace(REVIEW, label=VerdictLabel.SUPPORTED)], record=RECORD)
-    [said] = await file.of(KEY)
-    assert (said.label, said.picked) == (VerdictLabel.SUPPORTED, ReviewPick.RANDOM)
-
-
-async def test_answers_that_are_gone_are_remembered(file: ReviewFile) -> None:
-    for _ in range(2):
-        await file.pass_over(KEY)
-    assert await file.passed_over(tenant=None) == {KEY}
-    assert await file.passed_over(tenant="other") == frozenset()
-
-
 async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None:
     await file.add([REVIEW], record=RECORD)
     file._db.execute(f"PRAGMA max_page_count = {file._db.execute('PRAGMA page_count').fetchone()[0]}")
@@ -169,14 +138,6 @@ async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None
     with pytest.raises(WriteError, match="nothing that was kept before is lost"):
         await file.add([replace(REVIEW, reviewer="grace")], record=huge)
     assert [said.reviewer for said in await file.of(KEY)] == ["ada"]
-
-
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as db:
-        db.execute("CREATE TABLE mine (x)")
-    db.close()
-    with pytest.raises(ConfigError, match="another program's database"):
-        ReviewFile(tmp_path / "other.db")
 
 
 @pytest.mark.parametrize("content", [True, False])

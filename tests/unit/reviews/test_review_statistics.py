@@ -48,23 +48,6 @@ def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> No
     assert 0.93 <= sum(run[1] for run in runs) / len(runs) <= 0.99
 
 
-@pytest.mark.slow
-def test_a_corrected_mean_score_has_no_bias_and_a_true_interval() -> None:
-    rng, runs = random.Random(19), []
-    for _ in range(1_000):
-        human = [rng.randint(0, 4) / 4 for _ in range(1_000)]
-        judge = [min(1.0, truth + rng.choice((0.0, 0.0, 0.25))) for truth in human]
-        picked = rng.sample(range(1_000), 60)
-        pairs = [ReviewedPair(judge=judge[i], human=human[i], weight=1.0) for i in picked]
-        mean, truth = sum(judge) / 1_000, sum(human) / 1_000
-        exact = WeightedMean(mean=mean, low=mean, high=mean, records=1_000, left_out=0, effective=1_000)
-        found = corrected_mean(exact, pairs)
-        assert found
-        runs.append((found.mean - truth, found.low <= truth <= found.high))
-    assert abs(sum(error for error, _ in runs) / len(runs)) < 0.005  # the judge is 0.07 too high
-    assert sum(is_true for _, is_true in runs) / len(runs) >= 0.93
-
-
 def test_scores_are_compared_with_the_share_of_supported_claims() -> None:
     rows = [(0.1, a_row(1, 0.5))]
     wrong = replace(REVIEW, label=WRONG, picked=ReviewPick.RANDOM)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import Claim, Direction, Verdict, VerdictCounts, VerdictLabel
+from ragtrace.model import Claim, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import PassRule, strict_faithfulness
 from ragtrace.scoring.formulas import Readings, claim_readings
 
@@ -112,10 +112,3 @@ def test_a_rule_is_written_as_it_is_read() -> None:
     rule = PassRule.parse("contradicted=0, unsupported<=2 and coverage >= .5")
     assert str(rule) == "contradicted == 0 and unsupported <= 2 and coverage >= 0.5"
     assert PassRule.parse(str(rule)) == rule
-
-
-def test_a_threshold_is_a_rule_about_the_score() -> None:
-    assert str(PassRule.at(0.8, Direction.HIGHER_IS_BETTER)) == "score >= 0.8"
-    assert str(PassRule.at(0.1, Direction.LOWER_IS_BETTER)) == "score <= 0.1"
-    assert PassRule.parse("score >= 0.8").threshold == 0.8
-    assert PassRule.parse(DEFAULT).threshold is None
