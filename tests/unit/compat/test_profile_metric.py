@@ -30,7 +30,6 @@ RECORD = RagRecord.of(
     answer="Refunds take 30 days. We sell shoes. Parcels are blue.",
     reference="Refunds take 14 days. Parcels are blue.",
 )
-NOTHING = RagRecord.of(question="How long?", answer="It depends.")
 NO_CLAIMS = ScriptedJudge(Script.model_validate({"answers": {"30 days": {"claims": []}}}))
 SCORINGS = [
     (metric, profile)
@@ -94,13 +93,6 @@ async def test_one_run_of_the_judge_scores_by_every_rule(profile: str, score: fl
     assert (await measured("faithfulness", profile)).score == pytest.approx(score)
 
 
-async def test_profiles_share_the_steps_of_the_judge() -> None:
-    judge = ScriptedJudge()
-    metrics = [metric_named("faithfulness", profile=profile) for profile in PROFILES]
-    await evaluate(RECORD, metrics=metrics, judge=judge)
-    assert judge.calls == {"extract": 1, "verify": 1}
-
-
 async def test_deepeval_3_counts_the_chunks_that_are_contradicted() -> None:
     result = await measured("hallucination", "deepeval-3")
     assert (result.score, result.direction) == (0.5, Direction.LOWER_IS_BETTER)
@@ -113,25 +105,6 @@ async def test_no_claims_are_what_the_tool_makes_of_them() -> None:
     assert (deepeval.score, deepeval.skip_reason) == (1.0, None)
     ragas = await measured("faithfulness", "ragas", judge=NO_CLAIMS)
     assert (ragas.score, ragas.skip_reason) == (None, SkipReason.NO_CLAIMS)
-
-
-async def test_a_record_without_chunks_is_what_the_tool_makes_of_it() -> None:
-    deepeval = await measured("context_relevance", "deepeval-4", record=NOTHING)
-    assert deepeval.score == 0.0
-    ragas = await measured("context_relevance", "ragas", record=NOTHING)
-    assert ragas.compat is not None
-    assert (ragas.score, ragas.compat.status) == (None, CompatStatus.ERROR)
-
-
-async def test_options_change_the_version() -> None:
-    plain = await measured("faithfulness", "deepeval-4")
-    strict = await measured("faithfulness", "deepeval-4", strict_mode=True)
-    assert strict.score == 0.0
-    assert plain.evaluator_version != strict.evaluator_version
-
-
-async def test_names_of_other_tools_are_understood() -> None:
-    assert (await measured("contextual_recall", "deepeval-4")).metric == "context_recall"
 
 
 def test_a_number_that_only_the_judge_of_the_tool_gives_is_refused() -> None:

@@ -13,7 +13,6 @@ from ragtrace.compat.ragas import RagasUnreadable, Statements, read_leniently, r
 from ragtrace.compat.tool import ToolOptions, tool_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
-from tests.unit.compat.double import CannedCalls, outcome, record
 
 OBSERVED = Path(__file__).parents[2] / "data" / "ragas.observed.jsonl"
 
@@ -93,28 +92,3 @@ def test_what_neither_reads_is_said_without_quoting_it(reply: str) -> None:
         with pytest.raises(RagasUnreadable) as caught:
             read(reply, Statements)
         assert "{]}" not in str(caught.value)
-
-
-def test_a_reply_that_nests_without_end_is_unreadable() -> None:
-    with pytest.raises(RagasUnreadable):
-        read_leniently('{"statements": ' + "[" * 5000, Statements)
-
-
-@pytest.mark.parametrize("profile", ["ragas", "ragas-legacy"])
-async def test_precision_without_a_reference_is_judged_by_the_answer(profile: str) -> None:
-    replies = ['{"reason": "r", "verdict": 1}', '{"reason": "r", "verdict": 0}']
-    runs = []
-    for metric in ("context_precision", "context_utilization"):
-        calls = CannedCalls({"ctx_verdict": replies})
-        runs.append(await tool_named(metric, profile).run(record(reference=None), calls, ToolOptions()))
-        assert all("Einstein was born in Ulm." in prompt for prompt in calls.prompts)
-    assert outcome(runs[0]) == outcome(runs[1]) == ("ok", pytest.approx(1.0))
-    assert "no reference" in runs[0].explanation
-
-
-async def test_precision_without_reference_and_answer_is_refused() -> None:
-    calls = CannedCalls({})
-    run = await tool_named("context_precision", "ragas").run(
-        record(reference=None, answer=None), calls, ToolOptions()
-    )
-    assert (outcome(run), run.error_type, calls.asked) == (("error", None), "missing_params", [])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace.compat.tool import fenced as fenced_for_tools
 from ragtrace.metrics.fence import fence_code, fenced
 from ragtrace.ports import JudgeRequest
 from tests.fenced_requests import requests_about
@@ -26,6 +27,13 @@ def test_no_text_holds_a_line_of_its_own_fence(text: str) -> None:
     first, *inside, last = lines_of(text)
     assert (first, last) == (f"<<chunk 1 {CODE}>>", f"<<end {CODE}>>")
     assert CODE not in "\n".join(inside)
+
+
+@given(st.text(st.characters(codec=None)))
+def test_no_text_shown_with_the_prompt_of_another_tool_contains_the_line_that_ends_its_fence(
+    text: str,
+) -> None:
+    assert fenced_for_tools("chunk 0", text).rpartition("\n")[2] not in text
 
 
 @pytest.mark.parametrize(
