@@ -23,21 +23,6 @@ def test_cached_tokens_cost_what_the_provider_takes_for_them() -> None:
     assert cost == pytest.approx(0.6 * 0.15 + 0.4 * 0.075 + 0.1 * 0.60)
 
 
-def test_a_cost_is_unknown_if_the_tokens_were_not_told() -> None:
-    assert load_prices().cost_usd(Usage(calls=1), model("gpt-4o-mini")) is None
-
-
-@pytest.mark.parametrize(
-    ("identity", "usage"),
-    [
-        (model("anything"), Usage()),
-        (JudgeIdentity(provider="lexical", model="lexical-v2", computes=True), Usage(calls=2)),
-    ],
-)
-def test_what_costs_nothing_is_known_to(identity: JudgeIdentity, usage: Usage) -> None:
-    assert load_prices().cost_usd(usage, identity) == 0.0
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -62,14 +47,6 @@ def test_batches_cost_half_at_openai_and_the_full_price_elsewhere() -> None:
         full = prices.cost_usd(SPENT, identity)
         assert full is not None
         assert prices.in_batches().cost_usd(SPENT, identity) == pytest.approx(share * full)
-
-
-def test_a_file_may_say_what_batches_cost_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "prices.toml").write_text("[batch]\nanthropic = 0.5\n")
-    prices, identity = load_prices(tmp_path / "prices.toml"), model("claude-haiku-4-5", "anthropic")
-    full = prices.cost_usd(SPENT, identity)
-    assert full is not None
-    assert prices.in_batches().cost_usd(SPENT, identity) == pytest.approx(full / 2)
 
 
 def at(day: str) -> int:

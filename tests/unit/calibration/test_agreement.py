@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from statistics import mean
 
 import numpy as np
@@ -19,10 +18,6 @@ from ragtrace.calibration.agreement import (
     Weights,
     balanced_accuracy,
     cohen_kappa,
-    precision_of_unsupported,
-    recall_of_decided,
-    recall_of_unsupported,
-    share_decided,
 )
 
 Pairs = list[tuple[bool, bool | None]]
@@ -72,14 +67,6 @@ def test_kappa_is_the_agreement_beyond_chance(pairs: Pairs) -> None:
     assert found == (None if chance == 1 else pytest.approx((seen - chance) / (1 - chance)))
 
 
-def test_precision_and_recall_are_about_the_verdict_unsupported() -> None:
-    counts = counted([(False, False), (False, False), (False, True), (True, False), (False, None)])
-    assert precision_of_unsupported(counts) == pytest.approx(2 / 3)
-    assert recall_of_unsupported(counts) == pytest.approx(2 / 4)  # what is left open is not found
-    assert recall_of_decided(counts) == pytest.approx(2 / 3)
-    assert share_decided(counts) == pytest.approx(4 / 5)
-
-
 @given(SCORED)
 def test_auc_is_the_chance_that_a_supported_claim_scores_higher(scored: list[tuple[float, bool]]) -> None:
     above = [score for score, supported in scored if supported]
@@ -100,19 +87,6 @@ def test_a_weight_counts_like_so_many_copies(scored: list[tuple[float, bool]], w
     assert number(weighted.best_threshold(drawn)) == number(copied.best_threshold(once))
 
 
-@given(SCORED)
-def test_no_threshold_is_better_than_the_best(scored: list[tuple[float, bool]]) -> None:
-    ranked, weights = ranking(scored), even(len(scored))
-    best = number(ranked.best_threshold(weights))
-    if best is None:
-        assert len({supported for _, supported in scored}) == 1
-        return
-    highest = max(accuracy(scored, threshold / 100) for threshold in range(101))
-    if highest > 0.5:  # else guessing is as good, and nothing is worth a threshold
-        assert number(ranked.accuracy_at(best, weights)) == pytest.approx(highest)
-    assert number(ranked.accuracy_at(best, weights)) == pytest.approx(accuracy(scored, best))
-
-
 def surest_first(scored: list[tuple[float, bool]]) -> list[tuple[int, int]]:
     """Return the claims and errors among the surest, for each certainty."""
     certainties = sorted({round(abs(score - 0.5), 12) for score, _ in scored}, reverse=True)
@@ -121,18 +95,6 @@ def surest_first(scored: list[tuple[float, bool]]) -> list[tuple[int, int]]:
         kept = [(score, is_) for score, is_ in scored if round(abs(score - 0.5), 12) >= least]
         found.append((len(kept), sum((score >= 0.5) != is_ for score, is_ in kept)))
     return found
-
-
-@given(SCORED)
-def test_the_area_under_risk_by_coverage_is_the_mean_error_over_all_coverages(
-    scored: list[tuple[float, bool]],
-) -> None:
-    steps = surest_first(scored)
-    of_each = [
-        (claims - before, errors / claims) for (before, _), (claims, errors) in pairwise([(0, 0), *steps])
-    ]
-    expected = sum(number * risk for number, risk in of_each) / len(scored)
-    assert number(ranking(scored).risk_coverage_area(even(len(scored)))) == pytest.approx(expected)
 
 
 @given(SCORED, st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]))
@@ -147,11 +109,6 @@ def test_the_coverage_at_a_risk_is_the_most_that_stays_within_it(
 
 def ranking(scored: list[tuple[float, bool]]) -> Ranking:
     return Ranking(ScoredAnswer(score, supported, at) for at, (score, supported) in enumerate(scored))
-
-
-def accuracy(scored: list[tuple[float, bool]], threshold: float) -> float:
-    sides = [[(score >= threshold) == side for score, is_ in scored if is_ is side] for side in (True, False)]
-    return mean(map(mean, sides))
 
 
 def test_answers_pass_without_a_wrong_claim_unless_a_share_does_better() -> None:

@@ -37,14 +37,6 @@ def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
     assert 180 <= held <= 198
 
 
-def test_claims_of_one_answer_widen_the_interval() -> None:
-    # 40 answers whose 5 claims are all right or all wrong, drawn by answer and as if by claim
-    answers = [float(at % 2) for at in range(40)]
-    by_claim = estimate([right for right in answers for _ in range(5)])
-    by_answer = estimate(answers)
-    assert width(by_answer) > 1.8 * width(by_claim)
-
-
 def test_clusters_of_a_group_are_drawn_together() -> None:
     values = [float(at % 2) for at in range(40)]  # twenty of each, in groups that are all right or all wrong
     groups = [f"{at % 2}-{at // 8}" for at in range(40)]
@@ -54,14 +46,6 @@ def test_clusters_of_a_group_are_drawn_together() -> None:
     assert width(found) > 1.5 * width(estimate(values))
     few = Resampling([1.0] * 40, ["all"] * 40, [at % 4 for at in range(40)], resamples=200)
     assert few.estimate(lambda weights: mean_of(values, weights)) == IntervalEstimate(value=0.5)  # too few
-
-
-def test_a_stratum_keeps_its_size_in_every_draw() -> None:
-    values = [0.0] * 10 + [1.0] * 30
-    assert width(estimate(values)) > 0.2
-    assert estimate(values, strata=["a"] * 10 + ["b"] * 30) == IntervalEstimate(
-        value=0.75
-    )  # all draws are alike
 
 
 def test_few_answers_have_no_interval() -> None:

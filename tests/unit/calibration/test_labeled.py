@@ -28,14 +28,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "labeled.jsonl"
 
 
-def test_contexts_and_claims_are_enough(path: Path) -> None:
-    [answer] = read(path, row("supported", "contradicted", "unsupported", "not_mentioned"))
-    assert answer.record.id == "line-1"
-    assert [chunk.text for chunk in answer.record.chunks] == ["A chunk."]
-    assert answer.labels == ("supported", "contradicted", "unsupported", "unsupported")
-    assert answer.has_unsupported
-
-
 def test_claims_without_agreement_are_left_out_and_counted(path: Path) -> None:
     [answer] = read(path, row("supported", None, "neutral"))
     assert [(claim.index, claim.text) for claim in answer.claims] == [(0, "Claim 0."), (1, "Claim 2.")]

@@ -115,15 +115,5 @@ def test_a_lead_is_paired_by_claim_and_drawn_by_document() -> None:
     assert said.endswith("10 documents")
 
 
-def test_too_few_documents_give_a_difference_without_an_interval_and_say_so() -> None:
-    members = [measured(at, "ssn", run(0.9, 0.8, 0.1), run(0.4, 0.8, 0.6)) for at in range(4)]
-    found = results(members, candidate(), FLOOR)
-    [lead] = found.overall.leads
-    assert lead.auc is not None
-    assert (lead.auc.low, lead.documents) == (None, 4)
-    [(_, said)] = floor_leads(found.overall)
-    assert said.endswith("no interval: 4 documents, 5 are needed")
-
-
 def yes(human: str, *, wrong: bool) -> float:
     return 0.9 if human == "s" or wrong else 0.2

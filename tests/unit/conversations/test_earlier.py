@@ -40,18 +40,6 @@ def test_the_last_turns_before_the_answer_count_in_order_of_time_whenever_they_c
     assert asked(with_earlier_turns(RECORD, turns, SETTINGS)) == ["Question 990?", "Question 1000?"]
 
 
-def test_an_answer_is_not_its_own_earlier_turn() -> None:
-    assert asked(with_earlier_turns(RECORD, [turn(1_000, trace="f"), turn(990)], SETTINGS)) == [
-        "Question 990?"
-    ]
-
-
-def test_turns_of_an_earlier_session_under_the_same_id_are_left_out() -> None:
-    turns = [turn(700), turn(950)]
-    assert asked(with_earlier_turns(RECORD, turns, SETTINGS)) == ["Question 950?"]
-    assert asked(with_earlier_turns(RECORD, turns[:1], SETTINGS)) == []
-
-
 def test_texts_are_bounded_and_deleted_ones_are_left_out() -> None:
     long = replace(turn(950), question="q" * 5_000, answer="a" * 5_000)
     (shown,) = with_earlier_turns(RECORD, [long, turn(960).without_text()], SETTINGS).earlier_turns

@@ -36,15 +36,6 @@ def read(record: RagRecord, *carriers: Span) -> PlacedTurn:
     return placed
 
 
-async def test_a_turn_is_read_from_a_carrier_as_it_was_judged() -> None:
-    turn = read(RECORD, await carrier_of(RECORD)).turn
-    assert [(claim.text, claim.label.value) for claim in turn.claims] == [
-        ("Refunds take 14 days.", "supported"),
-        ("Refunds need a blue form.", "unsupported"),
-    ]
-    assert (turn.is_faithful, turn.answer, turn.question) == (False, ANSWER, "How long?")
-
-
 async def test_without_content_and_places_only_the_outcome_is_known() -> None:
     carrier = await carrier_of(RECORD, content=False)
     places = {semconv.CLAIM_OFFSET_START, semconv.CLAIM_OFFSET_END}
@@ -79,12 +70,6 @@ async def test_what_tells_of_the_session_is_not_taken_for_the_answers_verdict(is
     )
     assert read(RECORD, session, carrier).turn.carrier_span_id == carrier.span_id
     assert turn_on_carrier(RECORD, [session], tenant="") is None
-
-
-async def test_of_two_verdicts_the_one_that_supersedes_counts() -> None:
-    old = await carrier_of(RECORD)
-    new = replace(old, span_id="6" * 16, attributes={**old.attributes, semconv.EVAL_SUPERSEDES: old.span_id})
-    assert read(RECORD, new, old).turn.carrier_span_id == new.span_id
 
 
 def test_the_tenant_of_the_application_comes_before_any_other() -> None:

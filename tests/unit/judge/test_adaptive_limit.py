@@ -30,21 +30,6 @@ async def test_an_overload_halves_the_pace_and_no_other_failure(failure: JudgeEr
     assert limiter.limit == pace
 
 
-async def test_requests_of_one_round_cut_the_pace_once() -> None:
-    limiter, together = AdaptiveLimiter(8), asyncio.Barrier(8)
-
-    async def overloaded() -> None:
-        with suppress(JudgeUnavailable):
-            async with limiter.turn():
-                await together.wait()
-                raise JudgeUnavailable("429")
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(8):
-            tasks.create_task(overloaded())
-    assert limiter.limit == 4
-
-
 async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
     limiter = AdaptiveLimiter(4)
     await one(limiter, JudgeUnavailable("429"))

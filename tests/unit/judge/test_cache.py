@@ -143,15 +143,6 @@ async def test_errors_are_not_kept(file_of: Any) -> None:
     assert (reply.value.p_yes, again.value.p_yes, len(inner.requests)) == (0.25, 0.25, 2)
 
 
-async def test_text_that_was_cut_off_is_not_kept(file_of: Any) -> None:
-    inner = ScriptedJudge(lambda request: FreeText(text="and th", cut_off=True))
-    judge = cached(inner, file_of())
-    for _ in range(2):
-        await judge.ask(text_request("Go on."))
-    await judge.aclose()
-    assert len(inner.requests) == 2
-
-
 async def test_requests_that_want_a_draw_are_always_asked(file_of: Any) -> None:
     inner = ScriptedJudge(lambda request: FreeText(text="hm"))
     judge = cached(inner, file_of())
@@ -159,13 +150,6 @@ async def test_requests_that_want_a_draw_are_always_asked(file_of: Any) -> None:
         await judge.ask(text_request("?", sampling=SamplingParameters(temperature=temperature)))
     await judge.aclose()
     assert len(inner.requests) == 3
-
-
-async def test_the_same_model_elsewhere_is_another_judge(file_of: Any) -> None:
-    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
-    for place in ("here:1/v1", "there:2/v1"):
-        await cached(inner, file_of(), place=place).ask(text_request("?"))
-    assert len(inner.requests) == 2
 
 
 async def test_only_its_owner_can_read_the_file(file_of: Any, path: Path) -> None:
@@ -232,17 +216,6 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
         database.execute('UPDATE entries SET value = \'{"entry": {"quote": 3}, "value": []}\'')
         database.close()
     assert len(inner.requests) == 4
-
-
-async def test_the_least_recently_used_go_first(file_of: Any) -> None:
-    file = file_of(max_bytes=200_000)
-    await file.put(b"wanted", b"w" * 1000)
-    for number in range(400):
-        await file.put(b"%d" % number, b"x" * 1000)
-        await file.get(b"wanted")
-    found = await held(file, [b"wanted", b"0", b"399"])
-    await file.aclose()
-    assert sorted(found) == [b"399", b"wanted"]
 
 
 WRITER = """

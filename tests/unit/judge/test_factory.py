@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeCutOff, JudgeTimeout
+from ragtrace.errors import ConfigError, JudgeTimeout
 from ragtrace.judge import (
     Limited,
-    Script,
     ScriptedJudge,
     Timed,
     judge_named_by,
@@ -26,51 +24,6 @@ RECORD = RagRecord(
     chunks=(Chunk(id="faq", text="Refunds take 14 days. Shipping is free."),),
     answer="Refunds take 30 days. Shipping is free! Cats purr.",
 )
-
-
-async def said(judge: ScriptedJudge) -> list[str]:
-    [result] = (await evaluate(RECORD, judge=judge)).results
-    return [verdict.label.value for verdict in result.verdicts]
-
-
-async def test_a_script_overrides_the_words() -> None:
-    script = Script.model_validate(
-        {
-            "answers": {
-                "cats PURR": {"claims": ["Cats purr", {"text": "Lovely.", "kind": "opinion"}, "Dogs bark"]}
-            },
-            "claims": {
-                "dogs bark": "supported",
-                "Cats purr.": {"label": "contradicted", "chunks": [1], "quote": "free"},
-            },
-        }
-    )
-    assert await said(ScriptedJudge(script)) == ["contradicted", "supported"]
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        {"error": "judge_cut_off"},
-        {"answers": {"Cats purr": {"error": "judge_cut_off"}}},
-        {"claims": {"Cats purr.": {"error": "judge_cut_off"}}},
-    ],
-)
-async def test_a_script_can_make_the_judge_fail(script: dict[str, Any]) -> None:
-    judge = ScriptedJudge(Script.model_validate(script))
-    evaluation = await evaluate(RECORD, judge=judge)
-    if "claims" in script:  # one claim that cuts replies off does not take the others with it
-        assert evaluation.results[0].counts.unjudged == 1
-    else:
-        assert evaluation.failures[0].error_type == JudgeCutOff.error_type
-
-
-async def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "script.json"
-    path.write_text('{"claims": {"Cats purr.": "supported"}, "usage": {"input_tokens": 7}}')
-    evaluation = await evaluate(RECORD, judge=f"scripted:{path}")
-    assert evaluation.results[0].verdicts[2].label == "supported"
-    assert evaluation.usage.input_tokens == 14
 
 
 def test_a_wrong_script_is_refused_with_its_file_and_field(tmp_path: Path) -> None:

@@ -63,13 +63,6 @@ def busy(retry_after_s: float | None = None, calls: int = 0) -> JudgeUnavailable
     return JudgeUnavailable("busy", usage=Usage(calls=calls), retry_after_s=retry_after_s)
 
 
-async def test_an_unavailable_judge_is_asked_again_after_growing_pauses() -> None:
-    waits, inner = Waits(), failing(busy(), busy(), busy())
-    reply = await Retrying(inner, Backoff(max_retries=3), sleep=waits.sleep).ask(text_request())
-    assert reply.value == FreeText(text="hm")
-    assert [0.25 <= waits.taken[0] <= 0.5, 0.5 <= waits.taken[1] <= 1, 1 <= waits.taken[2] <= 2] == [True] * 3
-
-
 @pytest.mark.parametrize(
     ("error", "asked", "pauses"),
     [
@@ -86,17 +79,6 @@ async def test_retries_end_and_begin_only_where_they_may_help(
     with pytest.raises(type(error)) as caught:
         await Retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
     assert (len(inner.requests), len(waits.taken), caught.value) == (asked, pauses, error)
-
-
-async def test_usage_covers_all_attempts() -> None:
-    waits = Waits()
-    reply = await Retrying(failing(busy(calls=2)), Backoff(), sleep=waits.sleep).ask(text_request())
-    assert (reply.usage.calls, reply.usage.input_tokens) == (3, 10)
-    with pytest.raises(JudgeRefused) as caught:
-        await Retrying(
-            failing(busy(calls=2), JudgeRefused("no", usage=TEN)), Backoff(), sleep=waits.sleep
-        ).ask(text_request())
-    assert caught.value.usage.calls == 3
 
 
 @given(

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from ragtrace.judge.lexical import LexicalJudge, claim_kind
-from ragtrace.judge.phrases import without_source
 from ragtrace.model import Chunk, MetricResult, RagRecord, Verdict, VerdictLabel
 from ragtrace.pipeline import evaluate
 
@@ -81,16 +80,6 @@ async def test_numbers_are_compared_by_value(claim: str) -> None:
     assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED
 
 
-@pytest.mark.parametrize("claim", ["Look for the address named ipv4.", "The store plays mp3 files."])
-async def test_a_digit_inside_a_word_is_no_number(claim: str) -> None:
-    assert "number" not in ((await verdict_on(claim)).reason or "")
-
-
-@pytest.mark.parametrize("claim", ["Customers wait for 5days.", "The works opened in the mid-1930s."])
-async def test_a_number_with_a_word_hanging_on_is_a_number(claim: str) -> None:
-    assert (await verdict_on(claim)).label is VerdictLabel.UNSUPPORTED
-
-
 async def test_a_long_judgment_lets_others_work() -> None:
     turns = 0
     text = " ".join(f"Customers may return purchase {n} within {n} days." for n in range(1000))
@@ -124,11 +113,6 @@ async def test_a_long_judgment_lets_others_work() -> None:
 )
 def test_sentences_that_state_nothing_are_told_apart(sentence: str, kind: str) -> None:
     assert claim_kind(sentence) == kind
-
-
-def test_references_to_sources_are_taken_off_and_nothing_else() -> None:
-    assert without_source("According to passage 1, water boils (Passages 1 and 2).") == "Water boils."
-    assert without_source("From the station, walk left.") == "From the station, walk left."
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,10 +11,8 @@ from hypothesis import strategies as st
 from ragtrace.errors import JudgeCompromised
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
-from ragtrace.metrics import StepLimits
 from ragtrace.metrics._evidence import CanaryClaims
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
@@ -27,7 +24,6 @@ RECORD = RagRecord(
     chunks=tuple(Chunk(id=f"c{n}", text=text, rank=n) for n, text in enumerate(CHUNKS)),
     answer="Refunds take 14 days. Shipping is free in all of Europe. The shop is closed on Sundays.",
 )
-SHOWN = tuple(NumberedText(number=n, text=text) for n, text in enumerate(CHUNKS, start=1))
 
 
 class Model(ScriptedJudge):
@@ -124,22 +120,6 @@ async def test_a_planted_claim_without_a_verdict_is_asked_about_again_then_a_fai
     with pytest.raises(JudgeCompromised, match="gave no verdict on"):
         await StepSession(RECORD, judge).verify()
     assert len(verify_requests(judge)) == 2
-
-
-@pytest.mark.parametrize(("rate", "claims"), [(1.0, 3), (0.0, 1)])
-async def test_sentences_of_a_reference_are_looked_up_among_planted_claims_too(
-    rate: float, claims: int
-) -> None:
-    judge = Model()
-    limits = StepLimits(verify=VerifySettings(sentinel_rate=rate))
-    found = await StepSession(replace(RECORD, reference="It takes 14 days."), judge, limits=limits).recall()
-    [request] = [request for request in judge.requests if request.step == "recall"]
-    assert (len(claims_in(request)), len(found.verdicts)) == (claims, 1)
-
-
-def test_the_rate_is_the_share_of_records_that_get_planted_claims() -> None:
-    canaries = [CanaryClaims(seed=f"record {n}", first_number=4, rate=0.25) for n in range(400)]
-    assert 70 < sum(bool(each.among(SHOWN)) for each in canaries) < 130
 
 
 def planted(*texts: str, seed: str = "s") -> dict[bool, str]:

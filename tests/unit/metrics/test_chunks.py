@@ -64,15 +64,6 @@ async def test_chunks_are_shuffled_the_same_way_each_time_under_numbers_that_sta
     assert texts == dict(enumerate(TEN, start=1))
 
 
-async def test_chunks_beyond_the_packs_are_unjudged() -> None:
-    limits = StepLimits(context_chars=20, max_packs=1)
-    found = await StepSession(
-        record("Text number one.", "Text number two."), judge(all_relevant), limits=limits
-    ).chunks()
-    assert sorted(labels(found.verdicts).split()) == ["rel", "unj"]
-    assert any("too long" in (verdict.reason or "") for verdict in found.verdicts)
-
-
 @pytest.mark.parametrize(
     ("of_pieces", "expected"), [([0, 2, 0], "rel"), ([0, 1, 0], "par"), ([0, 0, 0], "irr")]
 )

@@ -10,7 +10,6 @@ import pytest
 from ragtrace.answers.carrier import read_carrier
 from ragtrace.answers.shown import shown_answer
 from ragtrace.judge import Script, ScriptedJudge
-from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge_forms import CriteriaReply
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.answers import criterion_named
@@ -55,13 +54,6 @@ async def test_a_number_that_the_judge_leaves_out_is_asked_for_again_then_unjudg
     evaluation = await evaluate(RECORD, metrics=METRICS, judge=judge)
     assert judge.calls == {"criteria": 2}
     assert {failure.error_type for failure in evaluation.failures} == {"judge_nonsense"}
-
-
-async def test_a_judge_that_compares_words_cannot_answer() -> None:
-    evaluation = await evaluate(RECORD, metrics=METRICS[:1], judge=LexicalJudge())
-    [failure] = evaluation.failures
-    assert failure.error_type == "judge_unable"
-    assert failure.message.endswith("a criterion takes a language model, such as openai:MODEL")
 
 
 def test_the_version_changes_with_the_text_alone() -> None:

@@ -13,7 +13,7 @@ from ragtrace.metrics import Prompts, metric_named
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, Part, RagRecord
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import evaluate
 from ragtrace.ports import Metric
 
 RECORD = RagRecord(
@@ -72,15 +72,6 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
 def test_a_prompt_that_cannot_be_used_says_why(prompts: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         metric_named("faithfulness", prompts=prompts)
-
-
-def test_a_version_follows_the_prompts_that_the_metric_uses_and_no_others() -> None:
-    judge, mine = ScriptedJudge(), Prompts(chunks=Prompts().relevance)
-    chunks, claims = [metric_named("chunk_precision")], [metric_named("faithfulness")]
-    assert evaluator_version(claims, judge) == evaluator_version(claims, judge, prompts=mine)
-    assert evaluator_version(chunks, judge) != evaluator_version(chunks, judge, prompts=mine)
-    own = [metric_named("chunk_precision", prompts={"chunks": MINE})]
-    assert evaluator_version(own, judge) != evaluator_version(chunks, judge)
 
 
 class Bare(Metric):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable
+from ragtrace.errors import ConfigError, JudgeCompromised, JudgeUnable
 from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply, YesNoInput
 from ragtrace.metrics import StepLimits
@@ -77,17 +77,6 @@ async def test_p_yes_gives_three_labels_with_their_probability() -> None:
     assert found.form == "logprobs"
 
 
-async def test_questions_about_the_same_chunks_share_their_prefix_and_the_claim_stands_last() -> None:
-    judge = Model(by_odds)
-    await verified(judge, record(RIGHT, WRONG, ELSEWHERE))
-    users = [request.user for request in judge.requests if request.reply_type is YesProbability]
-    start = users[0].index("<<claim ")
-    assert len(users) == 5
-    assert {user[:start] for user in users} == {users[0][:start]}
-    assert all(chunk in users[0][:start] for chunk in CHUNKS)
-    assert len({request.system for request in judge.requests[1:]}) == 1
-
-
 async def test_a_claim_that_a_chunk_says_word_for_word_is_quoted() -> None:
     [verdict] = (await verified(Model(by_odds), record(RIGHT))).verdicts
     assert (verdict.quote, verdict.chunk_ids, verdict.quote_verified) == (
@@ -95,14 +84,6 @@ async def test_a_claim_that_a_chunk_says_word_for_word_is_quoted() -> None:
         ("c0",),
         True,
     )
-
-
-async def test_silence_is_as_sure_as_the_least_sure_pack() -> None:
-    def by_pack(asked: YesNoInput) -> float:
-        return (0.3 if asked.chunks[0].number == 2 else 0.1) if asked.question == "support" else 0.0
-
-    found = await verified(Model(by_pack), record(ELSEWHERE), context_chars=60)
-    assert (found.verdicts[0].label, found.verdicts[0].confidence) == ("unsupported", 0.7)
 
 
 async def test_without_log_probabilities_auto_asks_for_json() -> None:
@@ -124,16 +105,6 @@ async def test_auto_asks_for_json_unless_a_calibration_found_the_other_better() 
     assert (await verified(Model(by_odds), record(RIGHT), VerifySettings())).form == "json"
     calibrated = VerifySettings(calibrated=VerifyForm.LOGPROBS, sentinel_rate=0)
     assert (await verified(Model(by_odds), record(RIGHT), calibrated)).form == "logprobs"
-
-
-async def test_a_claim_without_a_yes_or_no_is_unjudged_and_the_others_stand() -> None:
-    def stumbles(asked: YesNoInput) -> float:
-        if asked.claim == WRONG:
-            raise JudgeNonsense("neither")
-        return by_odds(asked)
-
-    found = await verified(Model(stumbles), record(RIGHT, WRONG))
-    assert [verdict.label for verdict in found.verdicts] == ["supported", "unjudged"]
 
 
 @pytest.mark.parametrize("p_yes", [0.0, 1.0])

@@ -51,9 +51,3 @@ def test_the_newest_evaluation_of_an_answer_counts() -> None:
     found = compared([new, old], [judged(1, 0.9, probability=1.0)])
     assert found.changes == ()
     assert any("1 evaluations in A are of answers with a newer one" in notice for notice in found.notices)
-
-
-def test_scores_of_unknown_probability_are_in_no_difference_and_told() -> None:
-    found = compared([judged(1, 0.9, probability=None)], [judged(1, 0.2, probability=None)])
-    assert found.metrics[0].passing is None
-    assert any("1 scores have no known sampling probability" in notice for notice in found.notices)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,7 @@ from ragtrace.cli.judging import Reports
 from ragtrace.cli.options import ReportOptions
 from ragtrace.errors import ConfigError
 from ragtrace.model import VerdictLabel
-from ragtrace.reports import RunEnd, SkippedAnswers, open_report
+from ragtrace.reports import RunEnd, open_report
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -92,14 +90,6 @@ def test_what_failed_or_was_not_eligible_has_a_row_with_its_reason(tmp_path: Pat
     assert labels == [["error"], ["skipped"], ["error", "pass"]]
 
 
-def test_what_has_no_form_in_a_file_is_replaced(tmp_path: Path) -> None:
-    odd = judged(answer="a\ud800b", ratio=float("nan"))
-    (row,) = json_rows(write(tmp_path / "r.jsonl", odd))
-    told = row["judged"]
-    assert (told["record"]["answer"], told["evaluation"]["outcomes"][0]["details"]) == ("a\ufffdb", {})
-    assert parquet_rows(write(tmp_path / "r.parquet", odd)) == [row]
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_row_that_a_crash_cut_is_taken_back(tmp_path: Path, suffix: str, cut: int) -> None:
@@ -127,12 +117,6 @@ def test_only_the_owner_may_read_a_report(tmp_path: Path, suffix: str) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet", ".html"])
-def test_a_report_that_is_abandoned_leaves_nothing(tmp_path: Path, suffix: str) -> None:
-    open_report(tmp_path / f"r{suffix}", ABOUT).abandon()
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".html"])
 def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"r{suffix}", judged(0))
@@ -142,29 +126,6 @@ def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suf
     assert path.read_bytes() == before
     report.close(RunEnd())
     assert path.read_bytes() != before
-
-
-@pytest.mark.slow
-def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path) -> None:
-    left_out = SkippedAnswers(what="sampled out", number=3, unit="answer", why="by the rate")
-    ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
-    path = write(tmp_path / "r.parquet", *(judged(number) for number in range(1001)), ending=ending)
-    metadata = pyarrow.parquet.read_metadata(path)
-    assert (metadata.num_row_groups, metadata.num_rows) == (2, 1001)
-    assert json.loads(metadata.metadata[b"ragtrace.report"]) == {
-        "version": 2,
-        "cut_short": "it was stopped",
-        "left_out": {"sampled out": 3},
-    }
-
-
-def test_a_library_that_is_missing_is_named_before_anything_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install .*\[parquet\]"):
-        open_report(tmp_path / "r.parquet", ABOUT)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -191,3 +152,12 @@ def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
     assert path.read_bytes() == whole
     assert "of 3 answers with a score" in Page(other).text
     assert "cannot be written, so it ends here: File too large" in capsys.readouterr().err
+
+
+def test_a_library_that_is_missing_is_named_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install .*\[parquet\]"):
+        open_report(tmp_path / "r.parquet", ABOUT)
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reports import RunEnd, SkippedAnswers, open_report
+from ragtrace.reports import RunEnd, SkippedAnswers
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -66,15 +66,6 @@ def test_claims_lead_to_the_quote_in_the_chunk(tmp_path: Path) -> None:
     assert page.attributes.count(("class", "contradicted")) == 3  # both passages, and what it looks like
 
 
-def test_the_worst_answers_stand_first_and_are_no_more_than_wanted(tmp_path: Path) -> None:
-    report = open_report(tmp_path / "r.html", ABOUT, worst=3)
-    for number, score in enumerate((0.9, 0.2, 1.0, 0.0, 0.5, 0.2)):
-        report.add(judged(number, score, question=f"question {number}"))
-    report.close(RunEnd())
-    shown = [text for text in Page(report.path).texts if text.startswith("question ")]
-    assert shown == ["question 3", "question 1", "question 5"]
-
-
 def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
     left_out = SkippedAnswers(what="sampled out", number=7, unit="answer", why="by the rate")
     ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
@@ -85,14 +76,6 @@ def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
     assert "failed: judge timeout 1 answer" in text
     assert "sampled out 7 answers by the rate" in text
     assert "No answer has a score." in text
-
-
-def test_money_is_said_only_where_it_is_known(tmp_path: Path) -> None:
-    known = replace(judged(0), cost_usd=0.25)
-    assert "money price unknown" in Page(write(tmp_path / "a.html", judged(0))).text
-    assert "money $0.2500" in Page(write(tmp_path / "b.html", known)).text
-    mixed = Page(write(tmp_path / "c.html", known, judged(1))).text
-    assert "money $0.2500 answers whose price is unknown 1" in mixed
 
 
 def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
@@ -18,7 +17,6 @@ from ragtrace.reviews import Review, ReviewDelivery, ReviewFile, review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.receive.intake import drop_own_scopes, has_own_scopes
 from tests.rag_spans import rag_trace
 
 KEY = AnswerKey("a" * 32, "b" * 16)
@@ -112,25 +110,6 @@ async def test_labels_are_those_of_most_people(file: ReviewFile, labels: str, jo
     }
 
 
-@pytest.mark.parametrize(
-    ("said", "claims", "label"),
-    [
-        ("s", 1, VerdictLabel.SUPPORTED),
-        ("s", 2, None),
-        ("s", None, None),
-        ("c", 2, VerdictLabel.CONTRADICTED),
-        ("u", 1, None),
-    ],
-)
-async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
-    file: ReviewFile, said: str, claims: int | None, label: VerdictLabel | None
-) -> None:
-    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
-    await file.add([replace(REVIEW, label=meant[said])], record=RECORD, claims=claims)
-    [row] = await file.labels(tenant=None)
-    assert row.label is label
-
-
 async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None:
     await file.add([REVIEW], record=RECORD)
     file._db.execute(f"PRAGMA max_page_count = {file._db.execute('PRAGMA page_count').fetchone()[0]}")
@@ -183,14 +162,6 @@ async def test_spans_wait_for_a_sink_that_is_down(file: ReviewFile, fault: Excep
     assert (sink.taken, len(await file.waiting("to"))) == ([b"first"], 0)
 
 
-async def test_a_refused_span_stops_no_other(file: ReviewFile) -> None:
-    sink = Sink(SendRejected("bad span"))
-    for payload in (b"first", b"second"):
-        await file.add([REVIEW], record=RECORD, outbox={"to": payload})
-    await ReviewDelivery(reviews=file, sinks={"to": sink}).deliver("to")
-    assert sink.taken == [b"second"]
-
-
 @pytest.mark.parametrize("scope", [semconv.SCOPE_EVALUATION, ""])
 def test_a_review_in_a_trace_is_no_answer_and_no_evaluation(scope: str) -> None:
     spans = rag_trace(1)
@@ -204,9 +175,28 @@ def test_a_review_in_a_trace_is_no_answer_and_no_evaluation(scope: str) -> None:
     assert summary_of(review) is None
 
 
-def test_a_collector_drops_reviews_that_come_back() -> None:
-    assert RECORD.target
-    body = encode([review_span(REVIEW, RECORD.target)])
-    request = ExportTraceServiceRequest.FromString(body)
-    assert has_own_scopes(request)
-    assert drop_own_scopes(request) == 1
+async def test_a_refused_span_stops_no_other(file: ReviewFile) -> None:
+    sink = Sink(SendRejected("bad span"))
+    for payload in (b"first", b"second"):
+        await file.add([REVIEW], record=RECORD, outbox={"to": payload})
+    await ReviewDelivery(reviews=file, sinks={"to": sink}).deliver("to")
+    assert sink.taken == [b"second"]
+
+
+@pytest.mark.parametrize(
+    ("said", "claims", "label"),
+    [
+        ("s", 1, VerdictLabel.SUPPORTED),
+        ("s", 2, None),
+        ("s", None, None),
+        ("c", 2, VerdictLabel.CONTRADICTED),
+        ("u", 1, None),
+    ],
+)
+async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
+    file: ReviewFile, said: str, claims: int | None, label: VerdictLabel | None
+) -> None:
+    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
+    await file.add([replace(REVIEW, label=meant[said])], record=RECORD, claims=claims)
+    [row] = await file.labels(tenant=None)
+    assert row.label is label

@@ -48,14 +48,6 @@ def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> No
     assert 0.93 <= sum(run[1] for run in runs) / len(runs) <= 0.99
 
 
-def test_scores_are_compared_with_the_share_of_supported_claims() -> None:
-    rows = [(0.1, a_row(1, 0.5))]
-    wrong = replace(REVIEW, label=WRONG, picked=ReviewPick.RANDOM)
-    said = [wrong, *(replace(wrong, label=GOOD, claim=f"Claim {number}.") for number in range(3))]
-    [pair] = random_prefix(rows, {rows[0][1].key: said}, scores=True)
-    assert (pair.judge, pair.human) == (0.5, 0.75)
-
-
 def test_few_reviews_correct_nothing() -> None:
     pair = ReviewedPair(judge=1.0, human=0.0, weight=1.0)
     judged = WeightedMean(mean=0.9, low=0.8, high=0.95, records=99, left_out=0, effective=99)
@@ -77,14 +69,6 @@ def test_only_a_random_prefix_counts() -> None:
     }
     pairs = random_prefix(rows, reviewed)  # type: ignore[arg-type]
     assert [(pair.judge, pair.human) for pair in pairs] == [(1.0, 1.0), (0.0, 0.0)]
-
-
-def test_an_answer_that_is_gone_does_not_end_the_prefix() -> None:
-    rows = [(number / 10, a_row(number, 1.0)) for number in range(1, 4)]
-    said = [replace(REVIEW, label=GOOD, picked=ReviewPick.RANDOM)]
-    reviewed = {rows[0][1].key: said, rows[2][1].key: said}
-    assert len(random_prefix(rows, reviewed)) == 1
-    assert len(random_prefix(rows, reviewed, gone={rows[1][1].key})) == 2
 
 
 def test_several_people_are_one_voice_for_each_claim() -> None:

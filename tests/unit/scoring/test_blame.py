@@ -74,11 +74,3 @@ async def test_a_chunk_that_does_not_exist_is_never_blamed() -> None:
         ),
     )
     assert [fault.chunk_ids for fault in blame_of(record, evil).faults] == [()]
-
-
-async def test_a_prompt_in_another_form_tells_nothing_of_what_was_cut() -> None:
-    built = replace(pipeline(None, Random(5)), prompt=("Summaries of three manuals about pumps.",))
-    (record,) = extract_records(built.trace(0)).records
-    assert record.hops is not None
-    assert record.hops.shown == {}
-    assert (await blamed(built, has_reference=False)).primary is None

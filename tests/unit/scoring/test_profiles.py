@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -88,59 +87,12 @@ def test_a_missing_verdict_is_ignored_or_a_no(missing: dict[str, Any]) -> None:
     assert scores["rag_evals"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("metric", "profile", "verdicts", "strict"),
-    [
-        ("faithfulness", "deepeval-4", [S, C], 0.0),
-        ("faithfulness", "deepeval-4", [S, N], 1.0),
-        ("hallucination", "deepeval-3", [True, False], 1.0),
-        ("hallucination", "deepeval-3", [True], 0.0),
-        ("context_precision", "deepeval-3", [0, 1], 0.0),
-    ],
-)
-def test_in_strict_mode_only_perfect_is_good(
-    metric: str, profile: str, verdicts: list[Any], strict: float
-) -> None:
-    assert score(metric, profile, verdicts, strict_mode=True).raw == strict
-
-
 def test_ragas_calculates_with_the_number_that_was_written() -> None:
     found = score("context_precision", "ragas", [2, 0])
     assert (found.score, found.raw) == (None, pytest.approx(1.9999999999))
     assert score("context_precision", "ragas-legacy", [2, 0]).score == pytest.approx(0.9999999999)
     assert score("context_recall", "ragas", [2, 0]).raw == 1.0
     assert score("context_recall", "ragas-legacy", [2, 0]).raw == 0.5
-
-
-@pytest.mark.parametrize(
-    ("ratings", "ragas", "legacy"),
-    [([2, 1], 0.75, 0.75), ([2, None], 1.0, 1.0), ([math.nan, 1], 0.5, None), ([None, None], None, None)],
-)
-def test_which_of_two_judges_failed_matters_to_ragas_of_old(
-    ratings: list[Any], ragas: float | None, legacy: float | None
-) -> None:
-    assert score("groundedness", "ragas", ratings).raw == ragas
-    assert score("groundedness", "ragas-legacy", ratings).raw == legacy
-
-
-def test_only_when_all_questions_are_noncommittal_ragas_says_0() -> None:
-    made = [{"cosine": 1.0, "noncommittal": 1}, {"cosine": 0.5, "noncommittal": 0}]
-    assert score("answer_relevancy", "ragas", made).raw == 0.75
-    assert score("answer_relevancy", "ragas", made[:1]).raw == 0.0
-    assert score("answer_relevancy", "promptfoo", made[:1]).raw == 1.0
-
-
-def test_cosines_are_taken_from_vectors() -> None:
-    vectors = {"asked": [2.0, 0.0], "made": [0.0, 3.0]}
-    made = ["made", {"question": "x", "vector": [-1.0, 0.0]}]
-    found = score("answer_relevance", "ragas", made, question="asked", embeddings=vectors)
-    assert (found.raw, found.score) == (-0.5, None)
-
-
-def test_statements_of_all_contexts_weigh_alike_to_deepeval_and_contexts_to_promptfoo() -> None:
-    per_context = [[1, 1, 1, 1], [0]]
-    assert score("contextual_relevancy", "deepeval-4", per_context).raw == 0.8
-    assert score("context_relevance", "promptfoo", per_context).raw == 0.5
 
 
 @pytest.mark.parametrize(

@@ -66,15 +66,6 @@ def test_the_difference_is_within_its_interval_and_turns_with_the_sides(found: l
     assert (other.low, other.high) == pytest.approx((-one.high, -one.low))
 
 
-def test_answers_of_one_trace_count_as_one() -> None:
-    apart = [Pair(1.0, 0.5 if number % 2 else 0.9, 1.0, str(number)) for number in range(40)]
-    together = [pair._replace(cluster=str(number % 2)) for number, pair in enumerate(apart)]
-    alone, clustered = paired_difference(apart), paired_difference(together)
-    assert alone is not None
-    assert clustered is not None
-    assert clustered.high - clustered.low > 2 * (alone.high - alone.low)
-
-
 def test_pairs_without_a_probability_are_left_out_and_counted() -> None:
     found = paired_difference([Pair(0.0, 1.0, 1.0, "a"), Pair(1.0, 0.0, None, "b")])
     assert found is not None

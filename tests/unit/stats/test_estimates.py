@@ -77,14 +77,6 @@ def test_the_interval_of_a_correction_is_that_of_lang_and_reiczigel() -> None:
     assert (found.low, found.high) == pytest.approx((max(0.0, middle - half), middle + half))
 
 
-def test_a_correction_beyond_all_or_none_is_clipped_and_said() -> None:
-    passing = weighted_mean(judged(2, 100))
-    assert passing is not None
-    found = corrected_rate(passing, errors((190, 200), (170, 200)))
-    assert found is not None
-    assert (found.rate, found.low, found.is_clipped) == (0.0, 0.0, True)
-
-
 @pytest.mark.parametrize(
     "coin", [errors((100, 200), (100, 200)), errors((9, 10), (2, 10)), errors((0, 0), (5, 5))]
 )
@@ -129,23 +121,6 @@ def test_a_biased_cheap_judge_does_not_move_the_mean() -> None:
     assert biased.mean == pytest.approx(fair.mean, abs=0.02)
 
 
-def test_answers_of_unknown_probability_are_not_joined() -> None:
-    unknown = [answer._replace(better_probability=None) for answer in joined(0.1)]
-    assert predicted_mean(unknown) is None
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=30, max_size=40))
-def test_a_joined_mean_lies_in_its_interval(pairs: list[tuple[float, float]]) -> None:
-    answers = [
-        PredictedAnswer(cheap, 1.0, better, 0.5, str(number)) for number, (cheap, better) in enumerate(pairs)
-    ]
-    found = predicted_mean(answers)
-    assert found is not None
-    assert 0 <= found.low <= found.mean + 1e-9
-    assert found.mean - 1e-9 <= found.high <= 1
-    assert 0 <= found.weight <= 1
-
-
 def test_effort_is_that_of_the_textbook() -> None:
     # two groups, 90 % and 85 %, two-sided 5 %, power 80 %: 686 each (Fleiss, without continuity correction)
     found = detection_effort(0.90, 0.05, dollars_an_answer=0.002, answers_a_day=98)
@@ -156,9 +131,3 @@ def test_effort_is_that_of_the_textbook() -> None:
     doubled = detection_effort(0.90, 0.05, design_effect=2.0)
     assert doubled is not None
     assert (doubled.answers, doubled.dollars, doubled.days) == (1372, None, None)
-
-
-def test_a_rate_that_is_lower_than_the_drop_cannot_fall_so_far() -> None:
-    assert detection_effort(0.03, 0.05) is None
-    with pytest.raises(ValueError, match="cannot be detected"):
-        detection_effort(0.9, 0.0)

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeUnavailable, NotInTranscript
+from ragtrace.errors import NotInTranscript
 from ragtrace.judge import ScriptedJudge
-from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits
 from ragtrace.model import (
@@ -98,19 +97,6 @@ def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
         asyncio.run(law(Path(folder) / "judged.db"))
 
 
-@pytest.mark.slow
-async def test_silence_is_not_kept_and_the_next_run_speaks(transcripts: Transcripts) -> None:
-    def answer(request: JudgeRequest[Any]) -> BaseModel:
-        raise JudgeUnavailable("gone")
-
-    await judged(transcripts, FIRST, judge=ScriptedJudge(answer))
-    (silent,) = await again(transcripts)
-    assert (silent.is_whole, silent.asks_anew) == (False, False)
-    await judged(transcripts, FIRST)
-    (found,) = await again(transcripts)
-    assert found.after.evaluation.results[0].score == 0.5
-
-
 async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path) -> None:
     plain, says = ScriptedJudge(), ["supported", "contradicted"]
 
@@ -129,17 +115,6 @@ async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path
         (found,) = await again(transcripts)
     assert last.results[0].score == 0
     assert timeless(found.after.evaluation) == timeless(last)
-
-
-async def test_an_evaluation_out_of_a_cache_does_not_hide_what_the_first_cost(
-    transcripts: Transcripts, tmp_path: Path
-) -> None:
-    judge = cached(_Model(), CacheFile(CacheSettings(path=tmp_path / "cache.db")))
-    await judged(transcripts, FIRST, judge=judge)
-    await judged(transcripts, FIRST, judge=judge)
-    await judge.aclose()
-    (kept,) = transcripts.of(transcripts.evaluator())
-    assert kept.evaluation.usage.calls == 2
 
 
 async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Transcripts) -> None:
