@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import (
-    NO_WRONG_CLAIM,
     ConfusionCounts,
     Numbers,
     Ranking,
@@ -87,37 +86,5 @@ def test_a_weight_counts_like_so_many_copies(scored: list[tuple[float, bool]], w
     assert number(weighted.best_threshold(drawn)) == number(copied.best_threshold(once))
 
 
-def surest_first(scored: list[tuple[float, bool]]) -> list[tuple[int, int]]:
-    """Return the claims and errors among the surest, for each certainty."""
-    certainties = sorted({round(abs(score - 0.5), 12) for score, _ in scored}, reverse=True)
-    found = []
-    for least in certainties:
-        kept = [(score, is_) for score, is_ in scored if round(abs(score - 0.5), 12) >= least]
-        found.append((len(kept), sum((score >= 0.5) != is_ for score, is_ in kept)))
-    return found
-
-
-@given(SCORED, st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]))
-def test_the_coverage_at_a_risk_is_the_most_that_stays_within_it(
-    scored: list[tuple[float, bool]], risk: float
-) -> None:
-    within = [claims for claims, errors in surest_first(scored) if errors <= risk * claims + 1e-9]
-    found = number(ranking(scored).coverage_at(risk, even(len(scored))))
-    assert found == pytest.approx(max(within, default=0) / len(scored))
-    assert number(ranking(scored).coverage_at(1.0, even(len(scored)))) == 1
-
-
 def ranking(scored: list[tuple[float, bool]]) -> Ranking:
     return Ranking(ScoredAnswer(score, supported, at) for at, (score, supported) in enumerate(scored))
-
-
-def test_answers_pass_without_a_wrong_claim_unless_a_share_does_better() -> None:
-    strict = [(1.0, True), (0.9, False), (0.5, False)]
-    lax = [(1.0, True), (0.8, True), (0.4, False)]
-    answers = [
-        Ranking(
-            [ScoredAnswer(score, said, at) for at, (score, said) in enumerate(kind)], default=NO_WRONG_CLAIM
-        )
-        for kind in (strict, lax)
-    ]
-    assert [number(ranked.best_threshold(even(3))) for ranked in answers] == [1.0, pytest.approx(0.6)]

@@ -66,19 +66,6 @@ def test_a_quote_begins_with_a_word_and_never_cuts_a_number(quote: str, text: st
     assert FoldedText(f"{text} {quote}!").find(quote) == quote
 
 
-@pytest.mark.parametrize(
-    ("quote", "text"),
-    [
-        ("Python", "使用Python语言"),
-        ("语言", "使用Python语言"),
-        ("refund", "All refunds"),
-        ("5 kg", "Take 5 kg."),
-    ],
-)
-def test_a_quote_may_stand_where_words_are_not_parted_by_spaces(quote: str, text: str) -> None:
-    assert FoldedText(text).find(quote) == quote
-
-
 @given(st.text(min_size=1, max_size=80), st.integers(0, 79), st.integers(1, 80))
 def test_evidence_is_always_verbatim(text: str, start: int, length: int) -> None:
     found = FoldedText(text).find(text[start : start + length])

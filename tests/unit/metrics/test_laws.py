@@ -194,19 +194,6 @@ def test_the_order_of_claims_and_chunks_changes_no_score_but_that_of_ranks(
     }
 
 
-@given(_grades)
-def test_relevant_chunks_in_front_never_lower_the_context_precision(grades: list[int]) -> None:
-    async def precision(order: list[int]) -> float:
-        judge = scripted(grades, ["supported"])
-        evaluation = await evaluate(lettered(order, [0]), metrics=["context_precision"], judge=judge)
-        [score] = scores(evaluation).values()
-        return score
-
-    order = [*range(len(grades))]
-    best_first = sorted(order, key=lambda number: -grades[number])
-    assert asyncio.run(precision(best_first)) >= asyncio.run(precision(order))
-
-
 @given(judges, st.sampled_from(METRICS))
 def test_a_metric_finds_alone_what_it_finds_among_others(judge: ScriptedJudge, name: str) -> None:
     same = repeating(judge)
