@@ -1,4 +1,4 @@
-"""Prices: of the package and of a table of one's own, from when, and that nobody asks the network for them."""
+"""Prices of the package and of a table of one's own, and that nobody asks the network for them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ def test_a_price_of_a_table_is_old_after_half_a_year_from_its_own_date(tmp_path:
     table = tmp_path / "prices.toml"
     table.write_text(
         "as_of = 2030-01-01\n[openai]\nmine = {input = 1, output = 1}\n"
-        'older = {input = 1, output = 1, as_of = "2029-01-01"}\nodd = {input = 1, output = 1, as_of = "spring"}'
+        'older = {input = 1, output = 1, as_of = "2029-01-01"}\n'
+        'odd = {input = 1, output = 1, as_of = "spring"}'
     )
     prices = load_prices(table)
     for day, is_old in [("2029-01-01", False), ("2030-06-30", False), ("2030-07-01", True)]:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -216,38 +214,6 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
         database.execute('UPDATE entries SET value = \'{"entry": {"quote": 3}, "value": []}\'')
         database.close()
     assert len(inner.requests) == 4
-
-
-WRITER = """
-import asyncio, logging, sys
-from ragtrace.judge.cache import CacheFile, CacheSettings
-async def main(path, who):
-    file = CacheFile(CacheSettings(path=path, max_bytes=400_000))
-    for number in range(150):
-        await file.put(b"%d" % (number * 7 % 500), b"%d" % (number * 7 % 500) * 700)
-        key = b"%d" % (number * who % 500)
-        assert await file.get(key) in (None, key * 700)
-    await file.aclose()
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
-
-
-@pytest.mark.slow
-async def test_processes_that_fill_a_file_together_leave_it_whole(file_of: Any, path: Path) -> None:
-    started = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WRITER, str(path), str(who), stderr=asyncio.subprocess.PIPE
-        )
-        for who in range(1, 5)
-    ]
-    said = [(await process.communicate())[1] for process in started]
-    file = file_of()
-    found = await held(file, [b"%d" % number for number in range(500)])
-    await file.aclose()
-    assert (said, [process.returncode for process in started]) == ([b""] * 4, [0] * 4)
-    assert len(found) > 50
-    assert all(value == key * 700 for key, value in found.items())
-    assert len(content(path)) <= 400_000
 
 
 Ask = tuple[tuple[str, ...], int]

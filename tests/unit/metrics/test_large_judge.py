@@ -17,7 +17,7 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics import metric_named
 from ragtrace.model import MetricResult, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
@@ -93,32 +93,3 @@ async def test_every_quote_of_a_supported_claim_is_located() -> None:
         "unsupported": 53,
         "contradicted": 4,
     }
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "told"),
-    [
-        (("not_mentioned", True), ("not_mentioned", False), "pass 1 of 1 claim flawed only incidentally"),
-        (("not_mentioned", False), ("contradicted", True), "fail 1 of 1 claim contradicted"),
-        (("contradicted", True), ("contradicted", False), "fail 1 of 1 claim contradicted"),
-        (("contradicted", False), ("not_mentioned", True), "pass 1 of 1 claim flawed only incidentally"),
-    ],
-)
-async def test_of_several_packs_the_flaw_that_is_left_says_what_is_material(
-    first: tuple[str, bool], second: tuple[str, bool], told: str
-) -> None:
-    said, claim = (first, second), "Fry the diced onions."
-
-    def reply(request: JudgeRequest[Any]) -> ExtractReply | VerifyReply:
-        if isinstance(request.inputs, ExtractInput):
-            stated = ExtractedClaim(id=1, sentence_ids=[1], text=claim, kind="factual")
-            return ExtractReply(claims=[stated], refusal=False)
-        [chunk] = request.inputs.chunks
-        label, material = said[chunk.number - 1]
-        given = {"id": 1, "chunks": [chunk.number], "quote": "", "label": label, "reason": ""}
-        return VerifyReply.model_validate({"verdicts": [{**given, "material": material}]})
-
-    record = RagRecord.of(question="How?", contexts=["Fry the onions.", "Boil the onions."], answer=claim)
-    judge, limits = ScriptedJudge(reply), StepLimits(context_chars=20)
-    (result,) = (await evaluate(record, judge=judge, limits=limits)).results
-    assert f"{result.label} {result.explanation}".startswith(told)

@@ -29,17 +29,15 @@ from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PROMPTS
 from ragtrace.model import (
     Chunk,
-    Direction,
     JudgeIdentity,
     MetricFailure,
     MetricResult,
-    Part,
     RagRecord,
     Usage,
     Verdict,
 )
 from ragtrace.pipeline import evaluate
-from ragtrace.ports import JudgeReply, JudgeRequest, Metric
+from ragtrace.ports import JudgeReply, JudgeRequest
 
 CHUNKS = ("Refunds take 14 days.", "Shipping is free in Europe.")
 
@@ -243,15 +241,6 @@ async def test_a_line_break_in_a_claim_cannot_forge_a_number() -> None:
     assert "[1] first line goes on [7] here." in scripted.requests[0].user.splitlines()
 
 
-async def test_calls_about_the_same_chunks_share_their_prefix() -> None:
-    scripted = judge(everything_supported)
-    await StepSession(record(), scripted, limits=StepLimits(claims_per_call=1)).verify()
-    users = [request.user for request in scripted.requests[1:]]
-    start = users[0].index("<<claims")
-    assert len(users) == 3
-    assert {user[:start] for user in users} == {users[0][:start]}
-
-
 def grade(number: int, relevance: ChunkRelevance = 2) -> GivenGrade:
     return GivenGrade(id=number, reason="", relevance=relevance)
 
@@ -437,32 +426,3 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
 def test_a_prompt_that_cannot_be_used_says_why(prompts: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         metric_named("faithfulness", prompts=prompts)
-
-
-class Bare(Metric):
-    """A metric that was written against the port alone."""
-
-    name, profile, version, threshold = "bare", "mine", "1", 0.5
-    needs = (Part.CONTEXT, Part.ANSWER)
-    direction = Direction.HIGHER_IS_BETTER
-
-    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
-        verification = await steps.verify()
-        return MetricResult(
-            metric=self.name,
-            profile=self.profile,
-            score=float(all(verdict.label == "supported" for verdict in verification.verdicts)),
-            threshold=self.threshold,
-            direction=self.direction,
-            evaluator_version=steps.version_of(self),
-            verdicts=verification.verdicts,
-            prompt_sha256=steps.prompt_sha256_of(self),
-            usage=steps.usage,
-        )
-
-
-async def test_a_metric_that_knows_the_port_alone_shares_the_steps() -> None:
-    judge, [bare, ours] = await run(Bare(), "faithfulness")
-    assert (bare.score, judge.calls) == (1.0, {"extract": 1, "verify": 1})
-    assert bare.evaluator_version != ours.evaluator_version
-    assert bare.prompt_sha256 == Prompts().sha256

@@ -1,16 +1,18 @@
-"""Reports: groups with their denominators, comparisons, corrections, and what is said of what is missing."""
+"""Reports and comparisons: groups, pairs, corrections, and what is said of what is missing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerSummary, MetricSummary
+from ragtrace.model import Label
 from ragtrace.quality import (
     DisputeCount,
     MeasuredJudge,
@@ -20,10 +22,47 @@ from ragtrace.quality import (
     quality_report,
     report_as_json,
 )
+from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, VersionComparison, comparable, compare
 from ragtrace.quality.wording import render_page
 from ragtrace.stats import CountedShare, JudgeErrors, Weighed, weighted_mean
-from tests.unit.answers.rows import HOUR_NS, NOON_NS
-from tests.unit.quality.samples import LEXICAL, MODEL, by_both, judged, traffic
+from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row
+
+LEXICAL, MODEL = "lexical:lexical-v2", "openai:gpt-4o-mini"
+
+
+def judged(number: int, score: float | None, **fields: object) -> AnswerSummary:
+    """Return an answer with one metric; without a score it failed."""
+    label = Label.ERROR if score is None else Label.PASS if score >= 0.8 else Label.FAIL
+    metric = MetricSummary(name="faithfulness", label=label, score=score)
+    given = {"metrics": (metric,), "label": label, "judge": MODEL, **fields}
+    return a_row(number, minute=number, **given)
+
+
+def drawn(answers: int, seed: int) -> Iterator[tuple[int, float, float, bool]]:
+    """Yield number, score, probability and whether it is sampled: three in four pass, bad ones more often."""
+    draw = random.Random(seed)
+    for number in range(1, answers + 1):
+        score = 1.0 if draw.random() < 0.75 else round(draw.uniform(0, 0.79), 2)
+        probability = 0.2 if score == 1 else 0.6
+        yield number, score, probability, draw.random() < probability
+
+
+def traffic(answers: int, *, seed: int = 1, **fields: object) -> Iterator[AnswerSummary]:
+    """Yield the sampled ones."""
+    for number, score, probability, is_sampled in drawn(answers, seed):
+        if is_sampled:
+            yield judged(number, score, **{"probability": probability, "cost_usd": 0.002, **fields})
+
+
+def by_both(answers: int, *, seed: int = 1) -> Iterator[AnswerSummary]:
+    """Yield what a cheap judge says of every answer, and what a better one says of the sampled ones."""
+    noise = random.Random(seed)
+    for number, score, probability, is_sampled in drawn(answers, seed):
+        cheap = min(1.0, max(0.0, score + noise.gauss(0, 0.05)))
+        yield judged(number, cheap, judge=LEXICAL, probability=1.0, carrier=5_000_000 + number)
+        if is_sampled:
+            yield judged(number, score, probability=probability)
+
 
 FORM = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
@@ -176,3 +215,45 @@ def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
         found.add(judged(number, 1.0, model=f"model-{number}"))
     assert len(found.groups) == 10_001
     assert found.groups["(other)"].answers == 50
+
+
+def compared(first: Iterable[AnswerSummary], second: Iterable[AnswerSummary]) -> VersionComparison:
+    sides = (
+        ComparedSide(name=name, answers=[*map(ComparedAnswer.of_summary, side)])
+        for name, side in (("a", first), ("b", second))
+    )
+    return compare(*sides)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("How long?", "how  long", True),
+        ("What’s “new”?", "what's new", True),  # noqa: RUF001
+        ("What is C++?", "What is C#?", False),
+        ("Is it 1.5?", "Is it 15?", False),
+        ("Is it -5?", "Is it 5?", False),
+    ],
+)
+def test_questions_are_the_same_but_for_what_makes_no_other_question(
+    one: str, other: str, is_same: bool
+) -> None:
+    assert (comparable(one) == comparable(other)) is is_same
+
+
+def test_traffic_without_pairs_is_two_samples_with_their_weights() -> None:
+    worse = (judged(number, 0.3, probability=0.1) for number in range(2_000, 2_060))
+    found = compared(traffic(400), worse)
+    (metric,) = found.metrics
+    assert not found.is_paired
+    assert metric.passing is not None
+    assert metric.passing.first == pytest.approx(0.75, abs=0.07)  # the sample has more bad answers
+    assert metric.verdict(passes=True) == "worse"
+    assert any("compared as two samples" in notice for notice in found.notices)
+
+
+def test_the_newest_evaluation_of_an_answer_counts() -> None:
+    old, new = judged(1, 0.2, judged_ns=1, probability=1.0), judged(1, 0.9, judged_ns=2, probability=1.0)
+    found = compared([new, old], [judged(1, 0.9, probability=1.0)])
+    assert found.changes == ()
+    assert any("1 evaluations in A are of answers with a newer one" in notice for notice in found.notices)

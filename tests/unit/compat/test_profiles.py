@@ -1,25 +1,117 @@
-"""What users of other tools expect: utilization, refused test cases, and rag_evals' composite."""
+"""Our own verdicts under other tools' rules, and what users of those tools expect."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from ragtrace.compat.tool import ProfileMetric
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput
 from ragtrace.metrics import metric_named
-from ragtrace.model import CompatStatus, MetricOutcome, MetricResult, RagRecord, SkipReason
+from ragtrace.model import (
+    CompatStatus,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    Usage,
+)
 from ragtrace.pipeline import MetricSpec, evaluate
-from ragtrace.ports import FreeText, JudgeRequest
+from ragtrace.ports import Embedder, Embeddings, FreeText, JudgeRequest
+from ragtrace.scoring import PROFILES, scored_metrics
 from tests.unit.traces.builders import a_target
 
-CHUNKS = ("We sell shoes.", "Refunds take 14 days.")
+RECORD = RagRecord.of(
+    question="How long?",
+    contexts={"faq": "Refunds take 14 days.", "about": "We sell shoes."},
+    answer="Refunds take 30 days. We sell shoes. Parcels are blue.",
+    reference="Refunds take 14 days. Parcels are blue.",
+)
+NO_CLAIMS = ScriptedJudge(Script.model_validate({"answers": {"30 days": {"claims": []}}}))
+SCORINGS = [
+    (metric, profile)
+    for profile in PROFILES
+    if profile != "ragtrace"
+    for metric in scored_metrics(profile)
+    if (metric, profile) != ("answer_relevance", "rag_evals")
+]
 
 
-async def measured(record: RagRecord, judge: ScriptedJudge, metric: Any) -> MetricOutcome:
+class Alike:
+    """Finds all texts alike."""
+
+    identity = ScriptedJudge().identity
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        return Embeddings(vectors=((1.0, 0.0),) * len(texts), usage=Usage(calls=1))
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def measured(
+    metric: str,
+    profile: str,
+    *,
+    record: RagRecord = RECORD,
+    judge: ScriptedJudge | None = None,
+    **options: bool,
+) -> MetricResult:
+    profiled = metric_named(metric, profile=profile, **options)
+    embedder: Embedder = Alike()
+    evaluation = await evaluate(record, metrics=[profiled], judge=judge or ScriptedJudge(), embedder=embedder)
+    [outcome] = evaluation.outcomes
+    assert not isinstance(outcome, MetricFailure), outcome
+    return outcome
+
+
+@pytest.mark.parametrize(("metric", "profile"), SCORINGS)
+async def test_every_rule_can_be_had_over_our_own_verdicts(metric: str, profile: str) -> None:
+    result = await measured(metric, profile)
+    assert (result.metric, result.profile) == (metric, profile)
+    assert result.compat is not None
+    assert result.compat.status is CompatStatus.OK
+    assert result.score == result.compat.score
+
+
+@pytest.mark.parametrize(("metric", "profile"), SCORINGS)
+async def test_what_cannot_be_judged_costs_nothing(metric: str, profile: str) -> None:
+    empty = RagRecord.of(question="", answer="")
+    result = await measured(metric, profile, record=empty)
+    assert result.usage.calls == 0
+    assert result.compat is not None
+
+
+@pytest.mark.parametrize(
+    ("profile", "score"),
+    [("ragas", 1 / 3), ("deepeval-3", 2 / 3), ("deepeval-4", 2 / 3), ("promptfoo", 1 / 3)],
+)
+async def test_one_run_of_the_judge_scores_by_every_rule(profile: str, score: float) -> None:
+    assert (await measured("faithfulness", profile)).score == pytest.approx(score)
+
+
+async def test_no_claims_are_what_the_tool_makes_of_them() -> None:
+    deepeval = await measured("faithfulness", "deepeval-4", judge=NO_CLAIMS)
+    assert (deepeval.score, deepeval.skip_reason) == (1.0, None)
+    ragas = await measured("faithfulness", "ragas", judge=NO_CLAIMS)
+    assert (ragas.score, ragas.skip_reason) == (None, SkipReason.NO_CLAIMS)
+
+
+def test_a_number_that_only_the_judge_of_the_tool_gives_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--peer-prompts"):
+        ProfileMetric(metric="answer_relevance", profile="rag_evals")
+
+
+SHOES = ("We sell shoes.", "Refunds take 14 days.")
+
+
+async def outcome_of(record: RagRecord, judge: ScriptedJudge, metric: Any) -> MetricOutcome:
     (outcome,) = (await evaluate(record, metrics=[metric], judge=judge)).outcomes
     return outcome
 
@@ -33,23 +125,23 @@ async def test_context_precision_without_a_reference_is_judged_by_the_answer_und
     profile: str,
 ) -> None:
     judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
-    record = RagRecord.of(question="How long?", contexts=CHUNKS, answer="14 days.")
+    record = RagRecord.of(question="How long?", contexts=SHOES, answer="14 days.")
     metric = metric_named("context_precision", profile=profile)
-    result = await measured(record, judge, metric)
+    result = await outcome_of(record, judge, metric)
     assert isinstance(result, MetricResult)
     assert result.score == pytest.approx(0.5)
     assert asked(judge) == ["14 days."]
     judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
     with_reference = RagRecord.of(
-        question="How long?", contexts=CHUNKS, answer="14 days.", reference="Two weeks."
+        question="How long?", contexts=SHOES, answer="14 days.", reference="Two weeks."
     )
-    await measured(with_reference, judge, metric)
+    await outcome_of(with_reference, judge, metric)
     assert asked(judge) == ["Two weeks."]
 
 
 async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> None:
     judge = ScriptedJudge()
-    record = RagRecord.of(question="How?", contexts=CHUNKS, answer="14 days.", reference="Two weeks.")
+    record = RagRecord.of(question="How?", contexts=SHOES, answer="14 days.", reference="Two weeks.")
     metrics = [
         metric_named("context_precision"),
         metric_named("chunk_precision"),
@@ -59,7 +151,7 @@ async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> 
     assert sorted(map(str, asked(judge))) == ["14 days.", "Two weeks."]
     versions = {result.evaluator_version.partition("+")[0] for result in evaluation.results}
     assert versions == {"1", "1-answer"}
-    without = await measured(RagRecord.of(question="How?", contexts=CHUNKS, answer=None), judge, metrics[2])
+    without = await outcome_of(RagRecord.of(question="How?", contexts=SHOES, answer=None), judge, metrics[2])
     assert isinstance(without, MetricResult)
     assert without.skip_reason is SkipReason.NO_CONTENT
     with pytest.raises(ConfigError, match="`against` is reference or answer"):
@@ -70,7 +162,7 @@ async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> 
 @pytest.mark.parametrize("answer", ["It takes 14 days.", "Hello!"])
 async def test_deepevals_rules_give_no_number_without_contexts(metric: str, answer: str) -> None:
     record = RagRecord.of(question="How long?", contexts=(), answer=answer)
-    rules = await measured(record, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
+    rules = await outcome_of(record, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
     assert isinstance(rules, MetricResult)
     assert (rules.score, rules.skip_reason) == (None, SkipReason.NO_RETRIEVAL)
     assert rules.compat is not None
@@ -79,7 +171,7 @@ async def test_deepevals_rules_give_no_number_without_contexts(metric: str, answ
     from_trace = RagRecord(
         id="t", question="How long?", chunks=(), answer="It takes 14 days.", target=a_target()
     )
-    told = await measured(from_trace, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
+    told = await outcome_of(from_trace, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
     assert isinstance(told, MetricResult)
     assert "refuses" not in told.explanation
 
@@ -117,10 +209,10 @@ def rag_evals_judge(**replies: Any) -> ScriptedJudge:
 
 
 async def test_the_composite_under_rag_evals_weighs_its_own_three_numbers() -> None:
-    record = RagRecord.of(question="How long?", contexts=CHUNKS, answer="14 days, and free.")
+    record = RagRecord.of(question="How long?", contexts=SHOES, answer="14 days, and free.")
     metric = MetricSpec(name="rag_score", profile="rag_evals", uses_tool_prompts=True).open()
     judge = rag_evals_judge()
-    result = await measured(record, judge, metric)
+    result = await outcome_of(record, judge, metric)
     assert isinstance(result, MetricResult)
     assert result.score == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.3 * 0.5)
     assert (result.details["faithfulness"], result.details["completeness"]) == (0.5, 0.6)
@@ -131,7 +223,7 @@ async def test_the_composite_under_rag_evals_weighs_its_own_three_numbers() -> N
         uses_tool_prompts=True,
         options={"weights": {"faithfulness": 0.25, "answer_relevance": 0.75}},
     ).open()
-    other = await measured(record, rag_evals_judge(), weighed)
+    other = await outcome_of(record, rag_evals_judge(), weighed)
     assert isinstance(other, MetricResult)
     assert other.score == pytest.approx(0.25 * 0.5 + 0.75 * 0.8)
     assert other.evaluator_version != result.evaluator_version
