@@ -93,12 +93,6 @@ def test_a_steady_history_has_a_band_of_a_tenth() -> None:
     assert compare(entry(9.0), steady[1:]).place is Place.UNKNOWN
 
 
-def test_disturbed_runs_count_until_there_are_enough_quiet_ones() -> None:
-    disturbed, quiet = runs(*[4.0] * 9, others=0.5), runs(*[2.0] * LEAST_RUNS)
-    assert compare(entry(4.0), [*disturbed, *quiet[1:]]).place is Place.WITHIN
-    assert compare(entry(4.0), [*disturbed, *quiet]).place is Place.WORSE
-
-
 def measuring(*ratios: float, what: str = MEASUREMENT.what) -> list[Benchmark]:
     return [Benchmark("startup", lambda _: [replace(MEASUREMENT, what=what, ratios=ratios)])]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from ragtrace.compat.deepeval import METRICS
 from ragtrace.compat.tool import ToolOptions
 from ragtrace.model import Direction, VerdictLabel
@@ -51,28 +49,20 @@ async def by_both(metric: str, **replies: Any) -> list[Reported]:
     return [await measured(metric, profile, canned(**replies)) for profile in PROFILES]
 
 
-async def test_options_reach_the_rule() -> None:
-    penalized, strict = ToolOptions(penalize_ambiguous_claims=True), ToolOptions(strict_mode=True)
+async def test_a_reason_costs_one_more_call_and_an_unreadable_one_the_score() -> None:
     for profile in PROFILES:
-        calls = canned(verdicts=said("yes", "idk", "no", "yes"))
-        assert await measured("faithfulness", profile, calls, penalized) == HALF
-        assert await measured("faithfulness", profile, calls, strict) == NONE
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-async def test_a_reason_costs_one_more_call_and_an_unreadable_one_the_score(profile: str) -> None:
-    for metric, asked in [
-        ("faithfulness", ["truths", "claims", "verdicts", "reason"]),
-        ("answer_relevance", ["statements", "verdicts", "reason"]),
-        ("context_precision", ["verdicts", "reason"]),
-        ("context_recall", ["verdicts", "reason"]),
-        ("context_relevance", ["ctx_verdicts", "ctx_verdicts", "reason"]),
-        ("hallucination", ["verdicts", "reason"]),
-    ]:
-        calls, options = canned(), ToolOptions(include_reason=True)
-        assert (await measured(metric, profile, calls, options))[0] == "ok"
-        assert calls.asked == asked
-        assert await measured(metric, profile, canned(reason="Because."), options) == ERROR, metric
+        for metric, asked in [
+            ("faithfulness", ["truths", "claims", "verdicts", "reason"]),
+            ("answer_relevance", ["statements", "verdicts", "reason"]),
+            ("context_precision", ["verdicts", "reason"]),
+            ("context_recall", ["verdicts", "reason"]),
+            ("context_relevance", ["ctx_verdicts", "ctx_verdicts", "reason"]),
+            ("hallucination", ["verdicts", "reason"]),
+        ]:
+            calls, options = canned(), ToolOptions(include_reason=True)
+            assert (await measured(metric, profile, calls, options))[0] == "ok"
+            assert calls.asked == asked
+            assert await measured(metric, profile, canned(reason="Because."), options) == ERROR, metric
 
 
 async def test_every_list_is_asked_for_before_one_of_them_is_read() -> None:
@@ -203,35 +193,37 @@ def test_hallucination_says_which_way_is_good() -> None:
     assert metric_of(METRICS, "hallucination", "deepeval-4").direction is Direction.HIGHER_IS_BETTER
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-async def test_a_missing_part_is_an_error_without_a_call(profile: str) -> None:
-    missing: list[tuple[str, dict[str, Any]]] = [
-        ("faithfulness", {"answer": ""}),
-        ("faithfulness", {"question": None}),
-        ("answer_relevance", {"answer": ""}),
-        ("context_precision", {"reference": None}),
-        ("context_recall", {"reference": None}),
-        ("context_relevance", {"question": None}),
-        ("hallucination", {"answer": ""}),
-    ]
-    for metric, parts in missing:
-        calls = canned()
-        assert await measured(metric, profile, calls, **parts) == ERROR
-        assert calls.asked == []
-    assert (await measured("faithfulness", profile, canned(), answer=" "))[0] == "ok"
-    assert (await measured("faithfulness", profile, canned(), contexts=()))[0] == "ok"
-    assert (await measured("context_recall", profile, canned(), reference=""))[0] == "ok"
+async def test_a_missing_part_is_an_error_without_a_call() -> None:
+    for profile in PROFILES:
+        missing: list[tuple[str, dict[str, Any]]] = [
+            ("faithfulness", {"answer": ""}),
+            ("faithfulness", {"question": None}),
+            ("answer_relevance", {"answer": ""}),
+            ("context_precision", {"reference": None}),
+            ("context_recall", {"reference": None}),
+            ("context_relevance", {"question": None}),
+            ("hallucination", {"answer": ""}),
+        ]
+        for metric, parts in missing:
+            calls = canned()
+            assert await measured(metric, profile, calls, **parts) == ERROR
+            assert calls.asked == []
+        assert (await measured("faithfulness", profile, canned(), answer=" "))[0] == "ok", profile
+        assert (await measured("faithfulness", profile, canned(), contexts=()))[0] == "ok", profile
+        assert (await measured("context_recall", profile, canned(), reference=""))[0] == "ok", profile
 
 
-@pytest.mark.parametrize(
-    ("limit", "wording"),
-    [(None, "all undisputed facts"), (1, "single most"), (4, "the 4 most"), (-2, "the 0 most")],
-)
-async def test_the_limit_of_truths_is_asked_for_and_not_enforced(limit: int | None, wording: str) -> None:
-    calls = canned(truths='{"truths": ["t1", "t2", "t3", "t4", "t5"]}')
-    await measured("faithfulness", "deepeval-4", calls, ToolOptions(truths_extraction_limit=limit))
-    assert wording in calls.prompts[0]
-    assert "t5" in calls.prompts[2]
+async def test_the_limit_of_truths_is_asked_for_and_not_enforced() -> None:
+    for limit, wording in [
+        (None, "all undisputed facts"),
+        (1, "single most"),
+        (4, "the 4 most"),
+        (-2, "the 0 most"),
+    ]:
+        calls = canned(truths='{"truths": ["t1", "t2", "t3", "t4", "t5"]}')
+        await measured("faithfulness", "deepeval-4", calls, ToolOptions(truths_extraction_limit=limit))
+        assert wording in calls.prompts[0], limit
+        assert "t5" in calls.prompts[2], limit
 
 
 async def test_verdicts_stand_with_the_claims_they_are_about() -> None:
@@ -243,14 +235,6 @@ async def test_verdicts_stand_with_the_claims_they_are_about() -> None:
         ("c", VerdictLabel.CONTRADICTED),
         ("d", VerdictLabel.UNJUDGED),
     ]
-
-
-async def test_chunks_are_judged_by_all_their_statements() -> None:
-    calls = canned(ctx_verdicts=[said("yes", "no"), said("no"), said("yes"), said()])
-    given = record(contexts=("a", "b", "c", "d"))
-    run = await metric_of(METRICS, "context_relevance", "deepeval-4").run(given, calls, NO_REASON)
-    labels = [verdict.label.value for verdict in run.chunk_verdicts]
-    assert labels == ["partly_relevant", "irrelevant", "relevant", "unjudged"]
 
 
 async def test_explanations_hold_no_text_under_judgment_and_name_the_reply_that_cannot_be_read() -> None:

@@ -71,29 +71,30 @@ async def measured(
     return outcome
 
 
-@pytest.mark.parametrize(("metric", "profile"), SCORINGS)
-async def test_every_rule_can_be_had_over_our_own_verdicts(metric: str, profile: str) -> None:
-    result = await measured(metric, profile)
-    assert (result.metric, result.profile) == (metric, profile)
-    assert result.compat is not None
-    assert result.compat.status is CompatStatus.OK
-    assert result.score == result.compat.score
+async def test_every_rule_can_be_had_over_our_own_verdicts() -> None:
+    for metric, profile in SCORINGS:
+        result = await measured(metric, profile)
+        assert (result.metric, result.profile) == (metric, profile), metric
+        assert result.compat.status is CompatStatus.OK, metric
+        assert result.score == result.compat.score, metric
 
 
-@pytest.mark.parametrize(("metric", "profile"), SCORINGS)
-async def test_what_cannot_be_judged_costs_nothing(metric: str, profile: str) -> None:
-    empty = RagRecord.of(question="", answer="")
-    result = await measured(metric, profile, record=empty)
-    assert result.usage.calls == 0
-    assert result.compat is not None
+async def test_what_cannot_be_judged_costs_nothing() -> None:
+    for metric, profile in SCORINGS:
+        empty = RagRecord.of(question="", answer="")
+        result = await measured(metric, profile, record=empty)
+        assert result.usage.calls == 0, metric
+        assert result.compat is not None, metric
 
 
-@pytest.mark.parametrize(
-    ("profile", "score"),
-    [("ragas", 1 / 3), ("deepeval-3", 2 / 3), ("deepeval-4", 2 / 3), ("promptfoo", 1 / 3)],
-)
-async def test_one_run_of_the_judge_scores_by_every_rule(profile: str, score: float) -> None:
-    assert (await measured("faithfulness", profile)).score == pytest.approx(score)
+async def test_one_run_of_the_judge_scores_by_every_rule() -> None:
+    for profile, score in [
+        ("ragas", 1 / 3),
+        ("deepeval-3", 2 / 3),
+        ("deepeval-4", 2 / 3),
+        ("promptfoo", 1 / 3),
+    ]:
+        assert (await measured("faithfulness", profile)).score == pytest.approx(score), profile
 
 
 async def test_no_claims_are_what_the_tool_makes_of_them() -> None:
@@ -120,23 +121,20 @@ def asked(judge: ScriptedJudge) -> list[str | None]:
     return [request.inputs.reference for request in judge.requests if isinstance(request.inputs, ChunksInput)]
 
 
-@pytest.mark.parametrize("profile", ["ragas", "ragas-legacy"])
-async def test_context_precision_without_a_reference_is_judged_by_the_answer_under_ragas(
-    profile: str,
-) -> None:
-    judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
-    record = RagRecord.of(question="How long?", contexts=SHOES, answer="14 days.")
-    metric = metric_named("context_precision", profile=profile)
-    result = await outcome_of(record, judge, metric)
-    assert isinstance(result, MetricResult)
-    assert result.score == pytest.approx(0.5)
-    assert asked(judge) == ["14 days."]
-    judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
-    with_reference = RagRecord.of(
-        question="How long?", contexts=SHOES, answer="14 days.", reference="Two weeks."
-    )
-    await outcome_of(with_reference, judge, metric)
-    assert asked(judge) == ["Two weeks."]
+async def test_context_precision_without_a_reference_is_judged_by_the_answer_under_ragas() -> None:
+    for profile in ["ragas", "ragas-legacy"]:
+        judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
+        record = RagRecord.of(question="How long?", contexts=SHOES, answer="14 days.")
+        metric = metric_named("context_precision", profile=profile)
+        result = await outcome_of(record, judge, metric)
+        assert result.score == pytest.approx(0.5), profile
+        assert asked(judge) == ["14 days."], profile
+        judge = ScriptedJudge(Script(chunks={"Refunds": 2, "shoes": 0}))
+        with_reference = RagRecord.of(
+            question="How long?", contexts=SHOES, answer="14 days.", reference="Two weeks."
+        )
+        await outcome_of(with_reference, judge, metric)
+        assert asked(judge) == ["Two weeks."], profile
 
 
 async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> None:
@@ -152,7 +150,6 @@ async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> 
     versions = {result.evaluator_version.partition("+")[0] for result in evaluation.results}
     assert versions == {"1", "1-answer"}
     without = await outcome_of(RagRecord.of(question="How?", contexts=SHOES, answer=None), judge, metrics[2])
-    assert isinstance(without, MetricResult)
     assert without.skip_reason is SkipReason.NO_CONTENT
     with pytest.raises(ConfigError, match="`against` is reference or answer"):
         metric_named("context_precision", against="question")
@@ -163,16 +160,13 @@ async def test_ragtraces_own_context_precision_takes_the_answer_on_request() -> 
 async def test_deepevals_rules_give_no_number_without_contexts(metric: str, answer: str) -> None:
     record = RagRecord.of(question="How long?", contexts=(), answer=answer)
     rules = await outcome_of(record, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
-    assert isinstance(rules, MetricResult)
     assert (rules.score, rules.skip_reason) == (None, SkipReason.NO_RETRIEVAL)
-    assert rules.compat is not None
     assert rules.compat.status is CompatStatus.ERROR
     assert "deepeval-4 refuses such a test case (missing_params)" in rules.explanation
     from_trace = RagRecord(
         id="t", question="How long?", chunks=(), answer="It takes 14 days.", target=a_target()
     )
     told = await outcome_of(from_trace, ScriptedJudge(), metric_named(metric, profile="deepeval-4"))
-    assert isinstance(told, MetricResult)
     assert "refuses" not in told.explanation
 
 
@@ -213,7 +207,6 @@ async def test_the_composite_under_rag_evals_weighs_its_own_three_numbers() -> N
     metric = MetricSpec(name="rag_score", profile="rag_evals", uses_tool_prompts=True).open()
     judge = rag_evals_judge()
     result = await outcome_of(record, judge, metric)
-    assert isinstance(result, MetricResult)
     assert result.score == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.3 * 0.5)
     assert (result.details["faithfulness"], result.details["completeness"]) == (0.5, 0.6)
     assert judge.calls == {"statements": 1, "graded_chunks": 1, "relevance": 1}
@@ -224,6 +217,5 @@ async def test_the_composite_under_rag_evals_weighs_its_own_three_numbers() -> N
         options={"weights": {"faithfulness": 0.25, "answer_relevance": 0.75}},
     ).open()
     other = await outcome_of(record, rag_evals_judge(), weighed)
-    assert isinstance(other, MetricResult)
     assert other.score == pytest.approx(0.25 * 0.5 + 0.75 * 0.8)
     assert other.evaluator_version != result.evaluator_version

@@ -12,7 +12,6 @@ from ragtrace.model import VerdictLabel
 from tests.unit.compat.double import CannedCalls, metric_of, outcome, record
 
 Reported = tuple[str, float | None]
-ERROR: Reported = ("error", None)
 GRADER_ERROR: Reported = ("grader_error", 0.0)
 ALL, HALF, NONE = (("ok", share) for share in (1.0, 0.5, 0.0))
 FINAL = "Final verdict for each statement in order:"
@@ -88,17 +87,6 @@ async def test_the_question_is_embedded_before_those_that_were_made_and_an_empty
     assert (calls.asked, calls.embedded) == (["question"] * 2, [])
 
 
-async def test_vectors_without_length_are_unlike_and_unequal_ones_an_error() -> None:
-    vectors: list[tuple[tuple[float, ...], Reported]] = [
-        ((0.0, 0.0), NONE),
-        ((), ERROR),
-        ((1.0, 0.0, 0.0), ERROR),
-    ]
-    for asked, expected in vectors:
-        calls = CannedCalls({"question": ["same"]}, VECTORS | {"asked": asked})
-        assert await measured("answer_relevance", calls, question="asked") == expected
-
-
 async def test_recall_counts_marked_lines_alone() -> None:
     for reply, expected in [
         ("1. s. So [Attributed]\n2. t. So [Not Attributed]", HALF),
@@ -151,19 +139,6 @@ async def test_context_relevance_counts_quoted_lines_per_chunk_and_of_one_text_l
     for contexts, reply, expected in cases:
         calls = CannedCalls({"relevance": [reply]})
         assert await measured("context_relevance", calls, contexts=contexts) == expected, (contexts, reply)
-
-
-async def test_a_missing_part_is_an_error_without_a_call() -> None:
-    for metric, part in [
-        ("faithfulness", "question"),
-        ("faithfulness", "answer"),
-        ("answer_relevance", "question"),
-        ("context_recall", "reference"),
-        ("context_relevance", "question"),
-    ]:
-        calls = CannedCalls({})
-        assert await measured(metric, calls, **{part: None}) == ERROR
-        assert calls.asked == []
 
 
 async def test_statements_and_chunks_keep_their_verdicts() -> None:

@@ -84,11 +84,9 @@ async def test_every_reply_is_made_of_what_ragas_made_of_it() -> None:
     assert {name: what for name, what in found.items() if what} == {}
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "no", "[1]", '{"statements": "x"}', '{"statements": [1]}', "{]}", "{" * 9]
-)
-def test_what_neither_reads_is_said_without_quoting_it(reply: str) -> None:
-    for read in (read_leniently, read_to_the_letter):
-        with pytest.raises(RagasUnreadable) as caught:
-            read(reply, Statements)
-        assert "{]}" not in str(caught.value)
+def test_what_neither_reads_is_said_without_quoting_it() -> None:
+    for reply in ["", "no", "[1]", '{"statements": "x"}', '{"statements": [1]}', "{]}", "{" * 9]:
+        for read in (read_leniently, read_to_the_letter):
+            with pytest.raises(RagasUnreadable) as caught:
+                read(reply, Statements)
+            assert "{]}" not in str(caught.value)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,27 +111,27 @@ async def test_without_content_and_places_only_the_outcome_is_known() -> None:
     assert (turn.is_faithful, turn.has_text, turn.claims) == (False, False, ())
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-async def test_what_tells_of_the_session_is_not_taken_for_the_answers_verdict(is_whole: bool) -> None:
-    carrier = await carrier_of(JUDGED)
-    result = SpanEvent(
-        name=semconv.EVALUATION_RESULT,
-        time_ns=1,
-        attributes={semconv.EVALUATION_NAME: semconv.SESSION_METRIC},
-    )
-    session = Span(
-        trace_id=carrier.trace_id,
-        span_id="5" * 16,
-        parent_span_id=carrier.parent_span_id,
-        name="session pass",
-        start_ns=1,
-        end_ns=2,
-        attributes={semconv.SESSION_LABEL: "pass"} if is_whole else {semconv.EVAL_STATUS: "ok"},
-        events=(result,),
-        scope=Scope(name=semconv.SCOPE_EVALUATION),
-    )
-    assert read(JUDGED, session, carrier).turn.carrier_span_id == carrier.span_id
-    assert turn_on_carrier(JUDGED, [session], tenant="") is None
+async def test_what_tells_of_the_session_is_not_taken_for_the_answers_verdict() -> None:
+    for is_whole in [True, False]:
+        carrier = await carrier_of(JUDGED)
+        result = SpanEvent(
+            name=semconv.EVALUATION_RESULT,
+            time_ns=1,
+            attributes={semconv.EVALUATION_NAME: semconv.SESSION_METRIC},
+        )
+        session = Span(
+            trace_id=carrier.trace_id,
+            span_id="5" * 16,
+            parent_span_id=carrier.parent_span_id,
+            name="session pass",
+            start_ns=1,
+            end_ns=2,
+            attributes={semconv.SESSION_LABEL: "pass"} if is_whole else {semconv.EVAL_STATUS: "ok"},
+            events=(result,),
+            scope=Scope(name=semconv.SCOPE_EVALUATION),
+        )
+        assert read(JUDGED, session, carrier).turn.carrier_span_id == carrier.span_id, is_whole
+        assert turn_on_carrier(JUDGED, [session], tenant="") is None, is_whole
 
 
 def test_the_tenant_of_the_application_comes_before_any_other() -> None:

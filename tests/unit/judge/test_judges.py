@@ -86,16 +86,13 @@ def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
     assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v4")
 
 
-@pytest.mark.parametrize(
-    ("environ", "model"),
-    [
+def test_a_key_or_a_url_in_the_environment_gives_that_judge() -> None:
+    for environ, model in [
         ({"OPENAI_API_KEY": "k"}, "gpt-4o-mini"),
         ({"OPENAI_BASE_URL": "http://localhost:11434/v1", "RAGTRACE_JUDGE_MODEL": "qwen3"}, "qwen3"),
-    ],
-)
-def test_a_key_or_a_url_in_the_environment_gives_that_judge(environ: dict[str, str], model: str) -> None:
-    identity = open_judge(judge_named_by(environ), environ=environ).identity
-    assert (identity.provider, identity.model) == ("openai", model)
+    ]:
+        identity = open_judge(judge_named_by(environ), environ=environ).identity
+        assert (identity.provider, identity.model) == ("openai", model), environ
 
 
 TEN = Usage(calls=1, input_tokens=10, output_tokens=1, cached_tokens=4, reasoning_tokens=1)
@@ -138,22 +135,16 @@ def busy(retry_after_s: float | None = None, calls: int = 0) -> JudgeUnavailable
     return JudgeUnavailable("busy", usage=Usage(calls=calls), retry_after_s=retry_after_s)
 
 
-@pytest.mark.parametrize(
-    ("error", "asked", "pauses"),
-    [
+async def test_retries_end_and_begin_only_where_they_may_help() -> None:
+    for error, asked, pauses in [
         (busy(), 3, 2),
         (busy(retry_after_s=3600), 1, 0),  # longer than its patience
         *((kind("no"), 1, 0) for kind in (JudgeTimeout, JudgeRefused, JudgeNonsense)),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-async def test_retries_end_and_begin_only_where_they_may_help(
-    error: JudgeError, asked: int, pauses: int
-) -> None:
-    waits, inner = Waits(), failing(*[error] * 9)
-    with pytest.raises(type(error)) as caught:
-        await Retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
-    assert (len(inner.requests), len(waits.taken), caught.value) == (asked, pauses, error)
+    ]:
+        waits, inner = Waits(), failing(*[error] * 9)
+        with pytest.raises(type(error)) as caught:
+            await Retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
+        assert (len(inner.requests), len(waits.taken), caught.value) == (asked, pauses, error), error
 
 
 @given(
@@ -227,13 +218,11 @@ async def one(limiter: AdaptiveLimiter, failure: JudgeError | None = None) -> No
                 raise failure
 
 
-@pytest.mark.parametrize(
-    ("failure", "pace"), [(JudgeUnavailable("429"), 4), (JudgeTimeout("late"), 4), (JudgeNonsense("?"), 8)]
-)
-async def test_an_overload_halves_the_pace_and_no_other_failure(failure: JudgeError, pace: int) -> None:
-    limiter = AdaptiveLimiter(8)
-    await one(limiter, failure)
-    assert limiter.limit == pace
+async def test_an_overload_halves_the_pace_and_no_other_failure() -> None:
+    for failure, pace in [(JudgeUnavailable("429"), 4), (JudgeTimeout("late"), 4), (JudgeNonsense("?"), 8)]:
+        limiter = AdaptiveLimiter(8)
+        await one(limiter, failure)
+        assert limiter.limit == pace, failure
 
 
 async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
@@ -287,10 +276,10 @@ def test_a_reply_is_found_whatever_stands_around_it(before: str, after: str) -> 
     assert parse_reply(f"{before} {json.dumps(EMPTY.model_dump())} {after}", VerifyReply) == EMPTY
 
 
-@pytest.mark.parametrize("text", ["{" * 5000, "[" * 5000, '{"a":' * 5000, "{}{" * 500])
-def test_hostile_nesting_is_no_reply(text: str) -> None:
-    with pytest.raises((NotJson, InvalidReply)):
-        parse_reply(text, VerifyReply)
+def test_hostile_nesting_is_no_reply() -> None:
+    for text in ["{" * 5000, "[" * 5000, '{"a":' * 5000, "{}{" * 500]:
+        with pytest.raises((NotJson, InvalidReply)):
+            parse_reply(text, VerifyReply)
 
 
 def test_what_is_wrong_does_not_quote_the_reply() -> None:

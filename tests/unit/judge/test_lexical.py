@@ -45,48 +45,39 @@ async def test_words_that_stand_together_support_a_claim_with_a_verbatim_quote()
     assert verdict.quote == "Customers may return purchased shoes within 30 days."
 
 
-@pytest.mark.parametrize(
-    ("claim", "reason"),
-    [
+async def test_a_number_the_names_or_most_words_missing_is_not_mentioned() -> None:
+    for claim, reason in [
         ("Customers may return purchased shoes within 60 days.", "60"),
         ("The museum was founded by Karl Huber.", "Karl, Huber"),
         ("The shop gladly exchanges worn boots for newer ones.", "content words"),
-    ],
-)
-async def test_a_number_the_names_or_most_words_missing_is_not_mentioned(claim: str, reason: str) -> None:
-    verdict = await verdict_on(claim)
-    assert verdict.label is VerdictLabel.UNSUPPORTED
-    assert reason in (verdict.reason or "")
-    assert verdict.chunk_ids == ()
+    ]:
+        verdict = await verdict_on(claim)
+        assert verdict.label is VerdictLabel.UNSUPPORTED, claim
+        assert reason in (verdict.reason or ""), claim
+        assert verdict.chunk_ids == (), claim
 
 
-@pytest.mark.parametrize(
-    ("claim", "reason"),
-    [
+async def test_what_words_cannot_decide_is_unjudged_with_a_reason() -> None:
+    for claim, reason in [
         ("Gift cards are refunded.", "negates"),
         ("The store in Hamburg pays the money back.", "Hamburg"),
         ("The museum was founded by Maria Huber.", "Huber"),
         ("It holds.", "too few"),
         ("Customers return 1887 purchased shoes.", "words"),
-    ],
-)
-async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, reason: str) -> None:
-    verdict = await verdict_on(claim)
-    assert verdict.label is VerdictLabel.UNJUDGED
-    assert reason in (verdict.reason or "")
+    ]:
+        verdict = await verdict_on(claim)
+        assert verdict.label is VerdictLabel.UNJUDGED, claim
+        assert reason in (verdict.reason or ""), claim
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
+async def test_numbers_are_compared_by_value() -> None:
+    for claim in [
         "The museum was founded by Maria Sanchez in 1887.",
         "The museum holds 12 paintings.",
         "Based on the given passages, the museum holds twelve paintings (Passage 2).",
         "Customers may return purchased shoes within 30 days (about 4.3 weeks).",
-    ],
-)
-async def test_numbers_are_compared_by_value(claim: str) -> None:
-    assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED
+    ]:
+        assert (await verdict_on(claim)).label is VerdictLabel.SUPPORTED, claim
 
 
 async def test_a_long_judgment_lets_others_work() -> None:
@@ -101,9 +92,8 @@ async def test_a_long_judgment_lets_others_work() -> None:
     assert turns > 20
 
 
-@pytest.mark.parametrize(
-    ("sentence", "kind"),
-    [
+def test_sentences_that_state_nothing_are_told_apart() -> None:
+    for sentence, kind in [
         ("Unable to answer based on given passages.", "refusal"),
         ("I'm sorry, but I cannot answer that question.", "refusal"),
         ("Therefore, it is not possible to determine the price based on the provided passages.", "refusal"),
@@ -118,15 +108,12 @@ async def test_a_long_judgment_lets_others_work() -> None:
         ("| Refunds | 14 days |", "factual"),
         ("Shoes may be returned.", "factual"),
         ("The source of the Nile lies in Burundi.", "factual"),
-    ],
-)
-def test_sentences_that_state_nothing_are_told_apart(sentence: str, kind: str) -> None:
-    assert claim_kind(sentence) == kind
+    ]:
+        assert claim_kind(sentence) == kind, sentence
 
 
-@pytest.mark.parametrize(
-    ("answer", "labels"),
-    [
+async def test_short_answers_items_and_rows_are_claims_and_headings_are_not() -> None:
+    for answer, labels in [
         ("customers", ["supported"]),
         ("Rome", ["unsupported"]),
         ("30 days", ["supported"]),
@@ -136,12 +123,8 @@ def test_sentences_that_state_nothing_are_told_apart(sentence: str, kind: str) -
         ("**Shoes**\n- 30 days\n- 45 days", ["supported", "unsupported"]),
         ("Yes", ["unjudged"]),
         ("Wonderful!", ["unjudged"]),
-    ],
-)
-async def test_short_answers_items_and_rows_are_claims_and_headings_are_not(
-    answer: str, labels: list[str]
-) -> None:
-    assert [verdict.label for verdict in (await judged(answer)).verdicts] == labels
+    ]:
+        assert [verdict.label for verdict in (await judged(answer)).verdicts] == labels, answer
 
 
 CASES = {
@@ -160,16 +143,16 @@ async def verdict_by(claim: str, context: str) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize("language", CASES)
-async def test_a_copied_sentence_is_supported_and_a_changed_number_is_not(language: str) -> None:
-    context, number, other = CASES[language]
-    copied = await verdict_by(context, context)
-    changed = await verdict_by(context.replace(number, other), context)
-    assert copied.label is VerdictLabel.SUPPORTED
-    assert changed.label is VerdictLabel.UNSUPPORTED
-    assert copied.support is not None
-    assert changed.support is not None
-    assert changed.support < copied.support
+async def test_a_copied_sentence_is_supported_and_a_changed_number_is_not() -> None:
+    for language in CASES:
+        context, number, other = CASES[language]
+        copied = await verdict_by(context, context)
+        changed = await verdict_by(context.replace(number, other), context)
+        assert copied.label is VerdictLabel.SUPPORTED, language
+        assert changed.label is VerdictLabel.UNSUPPORTED, language
+        assert copied.support is not None, language
+        assert changed.support is not None, language
+        assert changed.support < copied.support, language
 
 
 GERMAN = "Die Firma hat 1.250,50 Euro und 3 Autos, und das Büro wird von Frau Keller geleitet."
@@ -177,9 +160,8 @@ FRENCH = "Le musée de la ville possède 1 250 tableaux, et l'entrée est gratui
 CHINESE = "公司在三十个国家有3万名员工,收入为1,250元。"
 
 
-@pytest.mark.parametrize(
-    ("context", "claim", "label"),
-    [
+async def test_numbers_are_compared_by_value_as_the_language_writes_them() -> None:
+    for context, claim, label in [
         (GERMAN, "Die Firma hat 1250.50 Euro und 3 Autos.", VerdictLabel.SUPPORTED),
         (GERMAN, "Die Firma hat 1250,5 Euro und drei Autos.", VerdictLabel.SUPPORTED),
         (GERMAN, "Die Firma hat 1.350,50 Euro und 3 Autos.", VerdictLabel.UNSUPPORTED),
@@ -189,17 +171,12 @@ CHINESE = "公司在三十个国家有3万名员工,收入为1,250元。"
         (CHINESE, "公司在30个国家有30000名员工。", VerdictLabel.SUPPORTED),
         (CHINESE, "公司在三十个国家有３万名员工。", VerdictLabel.SUPPORTED),
         (CHINESE, "公司在三十个国家有5万名员工。", VerdictLabel.UNSUPPORTED),
-    ],
-)
-async def test_numbers_are_compared_by_value_as_the_language_writes_them(
-    context: str, claim: str, label: VerdictLabel
-) -> None:
-    assert (await verdict_by(claim, context)).label is label
+    ]:
+        assert (await verdict_by(claim, context)).label is label, context
 
 
-@pytest.mark.parametrize(
-    ("context", "claim"),
-    [
+async def test_a_claim_that_leaves_out_the_negation_is_not_supported() -> None:
+    for context, claim in [
         ("Das Büro der Firma ist nicht in Berlin.", "Das Büro der Firma ist in Berlin."),
         (
             "Les clients ne peuvent pas retourner les chaussures au magasin.",
@@ -212,55 +189,44 @@ async def test_numbers_are_compared_by_value_as_the_language_writes_them(
         ("顾客不可以在商店退回鞋子。", "顾客可以在商店退回鞋子。"),
         ("お客様は店で靴を返品できません。", "お客様は店で靴を返品できます。"),
         ("لا يمكن للعملاء إعادة الأحذية إلى المتجر.", "يمكن للعملاء إعادة الأحذية إلى المتجر."),
-    ],
-)
-async def test_a_claim_that_leaves_out_the_negation_is_not_supported(context: str, claim: str) -> None:
-    assert (await verdict_by(claim, context)).label is not VerdictLabel.SUPPORTED
+    ]:
+        assert (await verdict_by(claim, context)).label is not VerdictLabel.SUPPORTED, context
 
 
-@pytest.mark.parametrize(
-    ("claim", "context", "of"),
-    [
+async def test_a_claim_in_a_language_that_no_chunk_is_in_is_left_open_without_a_probability() -> None:
+    for claim, context, of in [
         ("Kunden können die Schuhe innerhalb von 30 Tagen zurückgeben.", "English", "German"),
         ("顾客可以在30天内退回已购买的鞋子。", "English", "Chinese"),
         ("Клиенты могут вернуть обувь в течение 30 дней.", "English", "Cyrillic"),
         ("Customers can return the shoes within 30 days.", "Arabic", "English"),
         ("Customers can return the shoes within 30 days.", "German", "English"),
-    ],
-)
-async def test_a_claim_in_a_language_that_no_chunk_is_in_is_left_open_without_a_probability(
-    claim: str, context: str, of: str
-) -> None:
-    english = "Customers can return purchased shoes within 60 days, and the store in Berlin pays for it."
-    evaluation = await evaluate(RagRecord.of(answer=claim, contexts=[CASES.get(context, (english,))[0]]))
-    [result] = evaluation.results
-    assert result.skip_reason is SkipReason.ALL_UNJUDGED
-    assert result.verdicts[0].support is None
-    assert f"the claim is in {of}" in (result.verdicts[0].reason or "")
-    assert evaluation.suspicion is None
+    ]:
+        english = "Customers can return purchased shoes within 60 days, and the store in Berlin pays for it."
+        evaluation = await evaluate(RagRecord.of(answer=claim, contexts=[CASES.get(context, (english,))[0]]))
+        [result] = evaluation.results
+        assert result.skip_reason is SkipReason.ALL_UNJUDGED, claim
+        assert result.verdicts[0].support is None, claim
+        assert f"the claim is in {of}" in (result.verdicts[0].reason or ""), claim
+        assert evaluation.suspicion is None, claim
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
+async def test_how_characters_are_composed_makes_no_difference() -> None:
+    for claim in [
         unicodedata.normalize("NFD", "Le café Élysée est ouvert pour les élèves."),
         "\u200fLe café\u200b Élysée est\u2060 ouvert pour les élèves.",
-    ],
-)
-async def test_how_characters_are_composed_makes_no_difference(claim: str) -> None:
-    context = "Le café Élysée est ouvert pour les élèves."
-    assert (await verdict_by(claim, context)).support == (await verdict_by(context, context)).support
+    ]:
+        context = "Le café Élysée est ouvert pour les élèves."
+        assert (await verdict_by(claim, context)).support == (await verdict_by(context, context)).support
 
 
-@pytest.mark.parametrize("unit", ["顾客可以退回鞋子", "refunds take long ", "e\u0301", "الكتب ", "x"])
-async def test_a_hundred_thousand_characters_without_a_full_stop_are_judged(unit: str) -> None:
-    text = (unit * 100_000)[:100_000]
-    evaluation = await evaluate(
-        RagRecord.of(answer="Refunds take 30 days. 顾客可以退回鞋子。", contexts=[text])
-    )
-    [result] = evaluation.results
-    assert isinstance(result, MetricResult)
-    assert result.counts.total == 2
+async def test_a_hundred_thousand_characters_without_a_full_stop_are_judged() -> None:
+    for unit in ["顾客可以退回鞋子", "refunds take long ", "e\u0301", "الكتب ", "x"]:
+        text = (unit * 100_000)[:100_000]
+        evaluation = await evaluate(
+            RagRecord.of(answer="Refunds take 30 days. 顾客可以退回鞋子。", contexts=[text])
+        )
+        [result] = evaluation.results
+        assert result.counts.total == 2, unit
 
 
 SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"
@@ -314,12 +280,12 @@ async def test_no_answer_passes_of_which_less_than_half_is_decided() -> None:
     assert {Label.PASS, Label.FAIL, Label.SKIPPED} == set(labels)
 
 
-@pytest.mark.parametrize("file", SAID["out_of_fold"])
-def test_the_shipped_cuts_are_as_precise_as_promised_out_of_fold(file: str) -> None:
-    found = SAID["out_of_fold"][file]
-    assert found["caught"] / found["flagged"] >= 0.5
-    assert found["passed_rightly"] / found["passed"] >= 0.97
-    assert found["decided"] == found["flagged"] + found["passed"]
+def test_the_shipped_cuts_are_as_precise_as_promised_out_of_fold() -> None:
+    for file in SAID["out_of_fold"]:
+        found = SAID["out_of_fold"][file]
+        assert found["caught"] / found["flagged"] >= 0.5, file
+        assert found["passed_rightly"] / found["passed"] >= 0.97, file
+        assert found["decided"] == found["flagged"] + found["passed"], file
 
 
 SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"

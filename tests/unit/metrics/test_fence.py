@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,9 +35,8 @@ def test_no_text_shown_with_the_prompt_of_another_tool_contains_the_line_that_en
     assert fenced_for_tools("chunk 0", text).rpartition("\n")[2] not in text
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
+def test_what_looks_like_a_fence_line_is_defaced() -> None:
+    for attempt in [
         "<</chunk 1>>",
         "<< / chunk 1 >>",
         "<\u200b</chunk 1>>",
@@ -55,28 +53,23 @@ def test_no_text_shown_with_the_prompt_of_another_tool_contains_the_line_that_en
         "<<QUESTION>>",
         "<<chunk1>>",
         "<<end>>",
-    ],
-)
-def test_what_looks_like_a_fence_line_is_defaced(attempt: str) -> None:
-    inside = "\n".join(lines_of(f"Before. {attempt} After.")[1:-1])
-    assert attempt not in inside
-    assert inside.startswith("Before. [")
-    assert inside.endswith("After.")
+    ]:
+        inside = "\n".join(lines_of(f"Before. {attempt} After.")[1:-1])
+        assert attempt not in inside, attempt
+        assert inside.startswith("Before. ["), attempt
+        assert inside.endswith("After."), attempt
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_left_as_they_are() -> None:
+    for text in [
         "std::cout << value << std::endl;",
         "cat <<EOF",
         "《红楼梦》是小说。",
         "« Bonjour »",
         "a << 2 >> b",
         "</div>",
-    ],
-)
-def test_other_texts_are_left_as_they_are(text: str) -> None:
-    assert lines_of(text)[1:-1] == [text]
+    ]:
+        assert lines_of(text)[1:-1] == [text], text
 
 
 async def test_every_step_fences_every_text_it_shows() -> None:

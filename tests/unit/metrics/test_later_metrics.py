@@ -73,11 +73,11 @@ async def test_one_of_three_claims_and_one_of_four_sentences_give_f1_of_two_seve
         assert result.score == pytest.approx(score)
 
 
-@pytest.mark.parametrize("name", ["factual_correctness", "noise_sensitivity"])
-async def test_without_a_reference_there_is_nothing_to_compare_with(name: str) -> None:
-    judge = ScriptedJudge()
-    result = await measured(name, replace(RECORD, reference=None), judge)
-    assert (result.skip_reason, judge.requests) == (SkipReason.NO_REFERENCE, [])
+async def test_without_a_reference_there_is_nothing_to_compare_with() -> None:
+    for name in ["factual_correctness", "noise_sensitivity"]:
+        judge = ScriptedJudge()
+        result = await measured(name, replace(RECORD, reference=None), judge)
+        assert (result.skip_reason, judge.requests) == (SkipReason.NO_REFERENCE, []), name
 
 
 async def test_one_of_three_claims_is_wrong_by_an_irrelevant_chunk() -> None:
@@ -103,9 +103,8 @@ def of_ids(ranked: str, wanted: str) -> RagRecord:
     return RagRecord(id="r", question="?", chunks=chunks, answer="!", reference_chunk_ids=tuple(wanted))
 
 
-@pytest.mark.parametrize(
-    ("ranked", "wanted", "k", "recall", "reciprocal", "ndcg"),
-    [
+async def test_ids_are_looked_up_in_the_ranking() -> None:
+    for ranked, wanted, k, recall, reciprocal, ndcg in [
         ("ab", "ab", None, 1, 1, 1),
         ("xb", "ab", None, 1 / 2, 1 / 2, (1 / log2(3)) / (1 + 1 / log2(3))),
         ("xyabz", "abc", None, 2 / 3, 1 / 3, (1 / log2(4) + 1 / log2(5)) / (1 + 1 / log2(3) + 1 / log2(4))),
@@ -113,16 +112,12 @@ def of_ids(ranked: str, wanted: str) -> RagRecord:
         ("aab", "ab", None, 1, 1, (1 + 1 / log2(4)) / (1 + 1 / log2(3))),  # twice the same counts once
         ("abc", "abcdef", 2, 2 / 6, 1, 1),  # no list of two could be better
         ("", "a", None, 0, 0, 0),
-    ],
-)
-async def test_ids_are_looked_up_in_the_ranking(
-    ranked: str, wanted: str, k: int | None, recall: float, reciprocal: float, ndcg: float
-) -> None:
-    judge, given = ScriptedJudge(), of_ids(ranked, wanted)
-    expected = {"retrieval_recall": recall, "retrieval_mrr": reciprocal, "retrieval_ndcg": ndcg}
-    for name, score in expected.items():
-        assert (await measured(name, given, judge, k=k)).score == pytest.approx(score)
-    assert judge.requests == []
+    ]:
+        judge, given = ScriptedJudge(), of_ids(ranked, wanted)
+        expected = {"retrieval_recall": recall, "retrieval_mrr": reciprocal, "retrieval_ndcg": ndcg}
+        for name, score in expected.items():
+            assert (await measured(name, given, judge, k=k)).score == pytest.approx(score)
+        assert judge.requests == [], ranked
 
 
 async def test_ids_that_are_missing_are_named_and_without_any_there_is_no_score() -> None:
@@ -192,10 +187,10 @@ async def test_marks_lead_to_chunks() -> None:
         assert (await cited(answer, "citation_recall")).score == 0
 
 
-@pytest.mark.parametrize("given", ["faq", [{"start": "0", "end": 3}], [{"end": 3}], [7]])
-def test_citations_of_another_form_are_refused(given: object) -> None:
-    with pytest.raises(TypeError, match="`provider_citations` must be a list"):
-        RagRecord.of(question="How long?", contexts={}, answer="14 days.", provider_citations=given)
+def test_citations_of_another_form_are_refused() -> None:
+    for given in ["faq", [{"start": "0", "end": 3}], [{"end": 3}], [7]]:
+        with pytest.raises(TypeError, match="`provider_citations` must be a list"):
+            RagRecord.of(question="How long?", contexts={}, answer="14 days.", provider_citations=given)
 
 
 STEPS = RagRecord.of(

@@ -23,7 +23,6 @@ from ragtrace.model import (
     Gap,
     JudgeIdentity,
     Label,
-    MetricFailure,
     MetricResult,
     Part,
     RagRecord,
@@ -75,22 +74,17 @@ async def measured(name: str, given: RagRecord, judge: Any, **settings: Any) -> 
     return result
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "score", "lenient", "label", "explanation"),
-    [
+async def test_faithfulness_is_the_share_of_supported_claims() -> None:
+    for verdicts, score, lenient, label, explanation in [
         ("SS", 1.0, 1.0, "pass", "all 2 claims supported"),
         ("SC", 0.5, 0.5, "fail", "1 of 2 claims contradicted"),
         ("SN", 0.5, 1.0, "fail", "1 of 2 claims unsupported"),
         ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 unsupported"),
         ("S", 1.0, 1.0, "pass", "1 claim supported"),
-    ],
-)
-async def test_faithfulness_is_the_share_of_supported_claims(
-    verdicts: str, score: float, lenient: float, label: str, explanation: str
-) -> None:
-    result = await measured("faithfulness", record(claims=len(verdicts)), judge(verdicts))
-    assert (result.score, result.details["lenient"]) == (score, lenient)
-    assert (result.label, result.explanation) == (label, explanation)
+    ]:
+        result = await measured("faithfulness", record(claims=len(verdicts)), judge(verdicts))
+        assert (result.score, result.details["lenient"]) == (score, lenient), verdicts
+        assert (result.label, result.explanation) == (label, explanation), verdicts
 
 
 async def test_a_score_about_little_of_the_answer_says_so() -> None:
@@ -114,9 +108,8 @@ async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
     assert result.explanation == "1 of 3 claims unsupported, 1 unjudged"
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+async def test_nothing_to_judge_is_a_reason_and_no_score() -> None:
+    for changes, reason in [
         ({"answer": None}, SkipReason.NO_CONTENT),
         ({"answer": " \n"}, SkipReason.NO_CONTENT),
         ({"chunks": ()}, SkipReason.NO_RETRIEVAL),
@@ -126,12 +119,10 @@ async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
         ({"answer": "I cannot answer that question."}, SkipReason.REFUSAL),
         ({"answer": "Here are the dates:"}, SkipReason.NO_CLAIMS),
         ({"answer": "..."}, SkipReason.NO_CLAIMS),
-    ],
-)
-async def test_nothing_to_judge_is_a_reason_and_no_score(changes: dict[str, Any], reason: SkipReason) -> None:
-    result = await measured("faithfulness", replace(record(), **changes), ScriptedJudge())
-    assert (result.score, result.skip_reason, result.label) == (None, reason, Label.SKIPPED)
-    assert result.explanation
+    ]:
+        result = await measured("faithfulness", replace(record(), **changes), ScriptedJudge())
+        assert (result.score, result.skip_reason, result.label) == (None, reason, Label.SKIPPED), changes
+        assert result.explanation, changes
 
 
 async def test_truncated_text_is_judged_only_on_request_and_marked() -> None:
@@ -189,10 +180,10 @@ def test_the_version_changes_with_whatever_gives_the_result() -> None:
     assert evaluator_version([metric, Broken()], judge) == evaluator_version([Broken(), metric], judge)
 
 
-@pytest.mark.parametrize(("name", "profile"), [("faithfullness", "ragtrace"), ("faithfulness", "nobody")])
-def test_an_unknown_metric_is_answered_with_those_there_are(name: str, profile: str) -> None:
-    with pytest.raises(ConfigError, match=r"choose from.*faithfulness"):
-        metric_named(name, profile=profile)
+def test_an_unknown_metric_is_answered_with_those_there_are() -> None:
+    for name, profile in [("faithfullness", "ragtrace"), ("faithfulness", "nobody")]:
+        with pytest.raises(ConfigError, match=r"choose from.*faithfulness"):
+            metric_named(name, profile=profile)
 
 
 async def test_hallucination_passes_low_and_tells_conflict_from_silence() -> None:
@@ -224,23 +215,18 @@ async def test_a_sentence_is_grounded_only_if_all_its_claims_are() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("grades", "precision", "share", "relevance"),
-    [
+async def test_chunks_are_counted_and_ranked() -> None:
+    for grades, precision, share, relevance in [
         ([2, 0, 2], (1 + 2 / 3) / 2, 2 / 3, 2 / 3),
         ([0, 2], 0.5, 0.5, 0.5),
         ([1, 1], 0.0, 0.0, 0.5),
         ([0, 0, 0], 0.0, 0.0, 0.0),
         ([1, 2, 0, 2], (1 / 2 + 2 / 4) / 2, 0.5, 5 / 8),
-    ],
-)
-async def test_chunks_are_counted_and_ranked(
-    grades: list[int], precision: float, share: float, relevance: float
-) -> None:
-    given, scripted = record(chunks=len(grades)), judge(grades=grades)
-    assert (await measured("context_precision", given, scripted)).score == pytest.approx(precision)
-    assert (await measured("chunk_precision", given, scripted)).score == pytest.approx(share)
-    assert (await measured("context_relevance", given, scripted)).score == pytest.approx(relevance)
+    ]:
+        given, scripted = record(chunks=len(grades)), judge(grades=grades)
+        assert (await measured("context_precision", given, scripted)).score == pytest.approx(precision)
+        assert (await measured("chunk_precision", given, scripted)).score == pytest.approx(share), grades
+        assert (await measured("context_relevance", given, scripted)).score == pytest.approx(relevance)
 
 
 async def test_a_chunk_without_text_is_unjudged_and_left_out_of_the_ranking() -> None:
@@ -260,16 +246,12 @@ async def test_recall_counts_the_sentences_that_code_numbered() -> None:
     assert result.explanation == told
 
 
-@pytest.mark.parametrize(
-    ("relevance", "score", "direct"), [("dd", 1.0, 1.0), ("dsi", 2 / 3, 1 / 3), ("ii", 0.0, 0.0)]
-)
-async def test_statements_that_serve_the_question_are_counted(
-    relevance: str, score: float, direct: float
-) -> None:
-    given, scripted = record(claims=len(relevance)), judge("S" * len(relevance), relevance=relevance)
-    result = await measured("answer_relevance", given, scripted)
-    assert (result.score, result.details["direct"]) == (pytest.approx(score), pytest.approx(direct))
-    assert scripted.calls == {"extract": 1, "relevance": 1}
+async def test_statements_that_serve_the_question_are_counted() -> None:
+    for relevance, score, direct in [("dd", 1.0, 1.0), ("dsi", 2 / 3, 1 / 3), ("ii", 0.0, 0.0)]:
+        given, scripted = record(claims=len(relevance)), judge("S" * len(relevance), relevance=relevance)
+        result = await measured("answer_relevance", given, scripted)
+        assert (result.score, result.details["direct"]) == (pytest.approx(score), pytest.approx(direct))
+        assert scripted.calls == {"extract": 1, "relevance": 1}, relevance
 
 
 async def test_the_lexical_judge_invents_no_relevance_and_no_contradiction() -> None:
@@ -309,7 +291,6 @@ async def test_question_similarity_is_the_mean_cosine_or_no_score() -> None:
     assert result.details["cosine"] == -1.0
     for vector in ((0.0, 0.0), (float("nan"), 1.0), (1.0, 0.0, 0.0)):
         outcome = await similarity({"Odd?": vector})
-        assert isinstance(outcome, MetricFailure)
         assert outcome.error_type == "judge_nonsense"
 
 
@@ -331,12 +312,10 @@ async def test_the_rag_score_weighs_its_parts() -> None:
     assert weighed.version != RagScore().version
 
 
-@pytest.mark.parametrize(
-    "weights", [{"faithfulness": 0.5}, {"faithfulness": 1.5, "chunk_precision": -0.5}, {"beauty": 1.0}]
-)
-def test_weights_that_are_no_shares_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="rag_score"):
-        RagScore(weights=weights)
+def test_weights_that_are_no_shares_are_refused() -> None:
+    for weights in [{"faithfulness": 0.5}, {"faithfulness": 1.5, "chunk_precision": -0.5}, {"beauty": 1.0}]:
+        with pytest.raises(ConfigError, match="rag_score"):
+            RagScore(weights=weights)
 
 
 async def test_a_missing_part_leaves_no_rag_score_but_says_which() -> None:
@@ -400,23 +379,18 @@ async def test_a_step_that_fails_takes_only_its_metrics_with_it() -> None:
     assert all(result.score is not None for result in evaluation.results)
 
 
-@pytest.mark.parametrize(
-    ("part", "changes", "reason"),
-    [
+async def test_a_metric_is_skipped_without_what_it_needs_and_only_then() -> None:
+    for part, changes, reason in [
         (Part.QUESTION, {"question": " "}, SkipReason.NO_CONTENT),
         (Part.ANSWER, {"answer": None}, SkipReason.NO_CONTENT),
         (Part.CONTEXT, {"chunks": ()}, SkipReason.NO_RETRIEVAL),
         (Part.REFERENCE, {"reference": None}, SkipReason.NO_REFERENCE),
-    ],
-)
-async def test_a_metric_is_skipped_without_what_it_needs_and_only_then(
-    part: Part, changes: dict[str, Any], reason: SkipReason
-) -> None:
-    given = replace(record(reference=1), **changes)
-    evaluation = await evaluate(given, metrics=OWN, judge=judge(truths="S"))
-    for result in evaluation.results:
-        is_needed = part in metric_named(result.metric).needs
-        assert (result.skip_reason is reason) == (result.score is None) == is_needed
+    ]:
+        given = replace(record(reference=1), **changes)
+        evaluation = await evaluate(given, metrics=OWN, judge=judge(truths="S"))
+        for result in evaluation.results:
+            is_needed = part in metric_named(result.metric).needs
+            assert (result.skip_reason is reason) == (result.score is None) == is_needed
 
 
 def test_a_metric_is_found_by_what_other_tools_call_it() -> None:

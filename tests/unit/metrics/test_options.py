@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -48,9 +47,8 @@ def labels(result: MetricResult) -> list[str]:
     return [verdict.label.value for verdict in result.verdicts]
 
 
-@pytest.mark.parametrize(
-    ("metric", "options", "told"),
-    [
+def test_what_an_option_cannot_be_is_told() -> None:
+    for metric, options, told in [
         (
             "faithfulness",
             {"threshold": 0.5, "pass_when": "contradicted == 0"},
@@ -78,11 +76,9 @@ def labels(result: MetricResult) -> list[str]:
         ("context_relevance", {"unit": "word"}, "`unit` is chunk or sentence, not 'word'"),
         ("context_precision", {"against": "question"}, "`against` is reference or answer"),
         ("retrieval_recall", {"k": 0}, "`k` is a whole number from 1 on, not 0"),
-    ],
-)
-def test_what_an_option_cannot_be_is_told(metric: str, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        metric_named(metric, **options)
+    ]:
+        with pytest.raises(ConfigError, match=told):
+            metric_named(metric, **options)
 
 
 def test_another_rule_is_another_evaluator_and_a_threshold_is_a_rule() -> None:
@@ -128,22 +124,19 @@ class Abstaining(ScriptedJudge):
         return JudgeReply(value=told, usage=reply.usage, abstained=frozenset(others))
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
+async def test_an_answer_of_which_less_than_half_was_decided_does_not_pass() -> None:
+    for how in [
         {},
         {"threshold": 0.5},
         {"pass_when": "contradicted == 0"},
         {"profile": "ragas"},
         {"profile": "deepeval-4", "threshold": 0.9},
-    ],
-)
-async def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(how: Mapping[str, Any]) -> None:
-    half = "Refunds take 14 days. They are paid by card."
-    for answer, expected in [(half, Label.PASS), (f"{half} It is free.", Label.SKIPPED)]:
-        result = await measured(replace(REFUNDS, answer=answer), Abstaining(), **how)
-        assert result.label == expected
-        assert (result.skip_reason is SkipReason.UNDECIDED) == (expected is Label.SKIPPED)
+    ]:
+        half = "Refunds take 14 days. They are paid by card."
+        for answer, expected in [(half, Label.PASS), (f"{half} It is free.", Label.SKIPPED)]:
+            result = await measured(replace(REFUNDS, answer=answer), Abstaining(), **how)
+            assert result.label == expected
+            assert (result.skip_reason is SkipReason.UNDECIDED) == (expected is Label.SKIPPED)
 
 
 ITEMS: Final = ("alpha", "beta", "gamma", "delta")
@@ -216,7 +209,6 @@ async def test_claims_are_judged_against_the_truths_with_one_call_more() -> None
     result = await measured(of_shop(), judge, truths=True)
     assert labels(result) == ["supported", "unsupported", "contradicted"]  # no truth says 1998
     assert judge.calls == {"extract": 1, "truths": 1, "verify": 1}
-    assert result.intermediate is not None
     assert result.intermediate.truths == ("Refunds take 14 days.", CARDS)
     assert (result.intermediate.truths_limit, result.details["truths"]) == (None, 2)
     assert [run.step for run in result.steps] == ["extract", "truths", "verify"]
@@ -265,7 +257,6 @@ async def test_the_same_chunk_is_never_read_twice() -> None:
 async def test_the_limit_of_truths_is_told_and_enforced_on_the_reply() -> None:
     judge = ScriptedJudge()  # it lists every sentence, whatever the limit
     result = await measured(of_shop(), judge, truths=True, truths_limit=1)
-    assert result.intermediate is not None
     assert result.intermediate.truths == ("Refunds take 14 days.", CARDS)
     assert (result.intermediate.truths_limit, result.details["truths_cut"]) == (1, 2)
     (asked,) = (request for request in judge.requests if isinstance(request.inputs, TruthsInput))
@@ -352,7 +343,6 @@ async def test_one_relevant_sentence_of_five_gives_a_fifth() -> None:
     assert result.score == pytest.approx(0.2)
     assert result.explanation == "3 of 5 sentences irrelevant, 1 partly relevant; score 0.2, threshold 0.5"
     assert (result.details["by_chunk"], result.details["coverage"]) == (1.0, 1.0)
-    assert result.intermediate is not None
     kept = [(FIVE[each.start : each.end], each.label.value) for each in result.intermediate.sentences]
     assert [text for text, label in kept if label == "relevant"] == [NEEDED]
     assert result.usage.calls == 1
@@ -371,7 +361,6 @@ async def test_a_chunk_without_a_sentence_does_not_count() -> None:
 
 async def test_five_thousand_sentences_are_judged_as_far_as_the_limit_says() -> None:
     result = await by_sentence(" ".join(f"Fact number {n} is here." for n in range(5_000)))
-    assert result.intermediate is not None
     assert (len(result.intermediate.sentences), result.details["sentences"]) == (300, 5_000)
     assert (result.details["coverage"], result.usage.calls) == (pytest.approx(300 / 5_000), 8)
 

@@ -303,9 +303,8 @@ class ModelJudge(ScriptedJudge):
         return self._bundled
 
 
-@pytest.mark.parametrize(
-    ("bundled", "how", "calls"),
-    [
+async def test_one_request_grades_the_chunks_and_looks_the_reference_up_and_the_rest_is_asked_for() -> None:
+    for bundled, how, calls in [
         (RetrievalReply(chunks=GRADES, verdicts=VERDICTS), "bundled", {"retrieval": 1}),
         (RetrievalReply(chunks=GRADES, verdicts=VERDICTS), "separate", {"chunks": 1, "recall": 1}),
         (
@@ -314,20 +313,16 @@ class ModelJudge(ScriptedJudge):
             {"retrieval": 1, "chunks": 1, "recall": 1},
         ),
         (JudgeNonsense("it rambled"), "bundled", {"retrieval": 1, "chunks": 1, "recall": 1}),
-    ],
-)
-async def test_one_request_grades_the_chunks_and_looks_the_reference_up_and_the_rest_is_asked_for(
-    bundled: RetrievalReply | Exception, how: str, calls: dict[str, int]
-) -> None:
-    judge, verify = ModelJudge(bundled), VerifySettings(sentinel_rate=0.0)
-    limits = (
-        StepLimits(verify=verify) if how == "bundled" else StepLimits(verify=verify, retrieval="separate")
-    )
-    metrics = ["context_precision", "context_recall"]
-    evaluation = await evaluate(REFERRING, metrics=metrics, judge=judge, limits=limits)
-    assert [result.score for result in evaluation.results] == [1.0, 0.5]
-    assert judge.calls == calls
-    assert judge.requests[0].user.count("We ship.") == 1
+    ]:
+        judge, verify = ModelJudge(bundled), VerifySettings(sentinel_rate=0.0)
+        limits = (
+            StepLimits(verify=verify) if how == "bundled" else StepLimits(verify=verify, retrieval="separate")
+        )
+        metrics = ["context_precision", "context_recall"]
+        evaluation = await evaluate(REFERRING, metrics=metrics, judge=judge, limits=limits)
+        assert [result.score for result in evaluation.results] == [1.0, 0.5], bundled
+        assert judge.calls == calls, bundled
+        assert judge.requests[0].user.count("We ship.") == 1, bundled
 
 
 TWO_GRADES = '{"chunks": [{"id": 1, "reason": "", "relevance": 2}, {"id": 2, "reason": "", "relevance": 0}]}'
@@ -413,16 +408,13 @@ async def test_a_prompt_is_replaced_by_path_or_text_for_one_metric_alone(tmp_pat
     assert judge.requests[-1].system == "Look closely.\nReply in JSON."
 
 
-@pytest.mark.parametrize(
-    ("prompts", "message"),
-    [
+def test_a_prompt_that_cannot_be_used_says_why() -> None:
+    for prompts, message in [
         ({"verify": "no/such/file.md"}, "cannot be read from 'no/such/file.md': No such file"),
         ({"verify": " \n"}, "the prompt 'verify' is empty"),
         ({"verify": "---\nname: mine\n---\ntext"}, "`name` and `version`"),
         ({"verfy": MINE}, "no prompt 'verfy' here: choose from extract, verify"),
         ({"chunks": MINE}, "no prompt 'chunks' here"),
-    ],
-)
-def test_a_prompt_that_cannot_be_used_says_why(prompts: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        metric_named("faithfulness", prompts=prompts)
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            metric_named("faithfulness", prompts=prompts)

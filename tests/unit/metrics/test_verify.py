@@ -19,7 +19,7 @@ from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify import Verification
-from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord
+from ragtrace.model import Chunk, JudgeIdentity, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest, YesProbability
 
@@ -145,10 +145,10 @@ async def test_a_second_look_finds_support_only_with_a_quote(quote: str, label: 
     assert shown == [[1, 2], [2, 1]]
 
 
-@pytest.mark.parametrize("wrong", [{"threshold": 1.2}, {"sentinel_rate": -0.1}])
-def test_settings_outside_their_range_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="give 0 to 1"):
-        VerifySettings(**wrong)  # type: ignore[arg-type]
+def test_settings_outside_their_range_are_refused() -> None:
+    for wrong in [{"threshold": 1.2}, {"sentinel_rate": -0.1}]:
+        with pytest.raises(ConfigError, match="give 0 to 1"):
+            VerifySettings(**wrong)  # type: ignore[arg-type]
 
 
 async def test_what_was_measured_of_a_judge_does_not_hold_for_the_second() -> None:
@@ -172,15 +172,13 @@ async def test_an_honest_model_passes_the_planted_claims_and_its_claims_keep_the
     assert list(map(len, claims_shown(computing))) == [1]
 
 
-@pytest.mark.parametrize(
-    "judge", [Model(says("supported")), Model(p_yes=lambda asked: 0.0), Model(p_yes=lambda asked: 1.0)]
-)
-async def test_a_judge_that_says_the_same_of_everything_gives_no_score_but_its_cost(judge: Model) -> None:
-    settings = GUARDED if judge.p_yes else VerifySettings()
-    evaluation = await evaluate(record(RIGHT), judge=judge, limits=StepLimits(verify=settings))
-    assert [failure.error_type for failure in evaluation.failures] == ["judge_compromised"]
-    assert evaluation.compromised
-    assert evaluation.usage.calls == len(judge.requests)
+async def test_a_judge_that_says_the_same_of_everything_gives_no_score_but_its_cost() -> None:
+    for judge in [Model(says("supported")), Model(p_yes=lambda asked: 0.0), Model(p_yes=lambda asked: 1.0)]:
+        settings = GUARDED if judge.p_yes else VerifySettings()
+        evaluation = await evaluate(record(RIGHT), judge=judge, limits=StepLimits(verify=settings))
+        assert [failure.error_type for failure in evaluation.failures] == ["judge_compromised"], judge
+        assert evaluation.compromised, judge
+        assert evaluation.usage.calls == len(judge.requests), judge
 
 
 async def test_a_second_judge_is_asked_the_whole_step_and_is_named() -> None:
@@ -241,26 +239,21 @@ async def planted(*texts: str, seed: str = "s") -> dict[bool, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+async def test_one_planted_claim_is_a_sentence_of_the_chunks_and_the_other_has_another_number() -> None:
+    for text in [
         "Refunds take 14 days and go to the card.",
         "Die Erstattung dauert 14 Tage und geht auf die Karte.",
         "Le remboursement prend 14 jours sur la carte.",
         "Возврат занимает 14 дней на карту.",
         "退款需要 14 天才能到账,请耐心等待您的银行处理。",
-    ],
-)
-async def test_one_planted_claim_is_a_sentence_of_the_chunks_and_the_other_has_another_number(
-    text: str,
-) -> None:
-    for n in range(10):
-        found = await planted(text, seed=str(n))
-        assert found[True] == text
-        number = re.search("[0-9]+", found[False])
-        assert number is not None
-        assert found[False].replace(number[0], "14") == text
-        assert (len(number[0]), number[0][0] == "1") == (2, False)
+    ]:
+        for n in range(10):
+            found = await planted(text, seed=str(n))
+            assert found[True] == text
+            number = re.search("[0-9]+", found[False])
+            assert number is not None
+            assert found[False].replace(number[0], "14") == text
+            assert (len(number[0]), number[0][0] == "1") == (2, False)
 
 
 async def test_a_number_that_another_one_may_satisfy_is_not_changed() -> None:
@@ -300,8 +293,6 @@ def test_verdicts_count_exactly_where_the_planted_claims_came_out_right(words: l
         for claim in shown
         if claim.number > 3
     ):
-        assert isinstance(outcome, MetricResult)
         assert [verdict.label for verdict in outcome.verdicts] == [LABELS[word] for word in words[:3]]
     else:
-        assert isinstance(outcome, MetricFailure)
         assert outcome.error_type == "judge_compromised"

@@ -54,16 +54,6 @@ def traffic(answers: int, *, seed: int = 1, **fields: object) -> Iterator[Answer
             yield judged(number, score, **{"probability": probability, "cost_usd": 0.002, **fields})
 
 
-def by_both(answers: int, *, seed: int = 1) -> Iterator[AnswerSummary]:
-    """Yield what a cheap judge says of every answer, and what a better one says of the sampled ones."""
-    noise = random.Random(seed)
-    for number, score, probability, is_sampled in drawn(answers, seed):
-        cheap = min(1.0, max(0.0, score + noise.gauss(0, 0.05)))
-        yield judged(number, cheap, judge=LEXICAL, probability=1.0, carrier=5_000_000 + number)
-        if is_sampled:
-            yield judged(number, score, probability=probability)
-
-
 FORM = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
 )
@@ -120,7 +110,6 @@ def test_the_estimates_are_those_of_the_statistics_with_all_that_stands_beside_t
         0,
     )
     assert metric.population == pytest.approx(500, rel=0.2)
-    assert metric.passing is not None
     assert metric.passing.low < 0.75 < metric.passing.high
 
 
@@ -135,42 +124,15 @@ def test_groups_have_only_their_own_answers_the_largest_first() -> None:
     assert sum(group.answers for group in report.groups) == report.whole.answers == len(answers)
 
 
-@pytest.mark.parametrize(
-    ("answers", "measured", "said"),
-    [
+def test_what_a_calibration_cannot_correct_is_said() -> None:
+    for answers, measured, said in [
         ([judged(1, 1.0, judge=LEXICAL)], errors(), "others judged, too"),
         ([judged(1, 1.0)], errors((100, 200), (25, 50)), "no better than a coin"),
         ([judged(1, None)], errors(), "nothing is corrected"),
-    ],
-)
-def test_what_a_calibration_cannot_correct_is_said(
-    answers: list[AnswerSummary], measured: MeasuredJudge, said: str
-) -> None:
-    report = report_of(answers, replace(ALL, measured=measured))
-    assert all(metric.corrected is None for metric in report.whole.metrics)
-    assert any(said in notice for notice in report.notices)
-
-
-def test_a_cheap_judge_on_everything_shortens_the_interval_of_the_better_one() -> None:
-    (metric,) = report_of(by_both(1_000), replace(ALL, judge="openai", cheap="lexical")).whole.metrics
-    assert metric.predicted is not None
-    assert metric.predicted.mean is not None
-    assert metric.mean is not None
-    assert metric.predicted.cheap == 1_000
-    assert metric.predicted.joined == metric.judged
-    assert metric.predicted.mean.factor > 1.5
-    shorter, alone = metric.predicted.mean, metric.mean
-    assert shorter.high - shorter.low < 0.85 * (alone.high - alone.low)
-    assert alone.low < shorter.mean < alone.high
-
-
-def test_what_it_takes_to_notice_a_drop_is_from_the_measured_cost_and_traffic() -> None:
-    report = report_of(traffic(500))
-    assert report.effort is not None
-    assert report.effort.effort is not None
-    assert report.effort.effort.dollars == pytest.approx(report.effort.effort.answers * 0.002)
-    a_day = report.effort.judged / (report.effort.days or 1)
-    assert report.effort.effort.days == pytest.approx(report.effort.effort.answers / a_day)
+    ]:
+        report = report_of(answers, replace(ALL, measured=measured))
+        assert all(metric.corrected is None for metric in report.whole.metrics), answers
+        assert any(said in notice for notice in report.notices), answers
 
 
 def test_all_failed_is_no_score() -> None:
@@ -185,7 +147,6 @@ def test_scores_of_unknown_probability_are_left_out_and_counted() -> None:
     report = report_of([*traffic(300), *near])
     (metric,) = report.whole.metrics
     assert metric.left_out == 50
-    assert metric.passing is not None
     assert metric.passing.mean > 0.6
     assert any(notice.startswith("faithfulness: 50 of ") for notice in report.notices)
 
@@ -225,20 +186,15 @@ def compared(first: Iterable[AnswerSummary], second: Iterable[AnswerSummary]) ->
     return compare(*sides)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
+def test_questions_are_the_same_but_for_what_makes_no_other_question() -> None:
+    for one, other, is_same in [
         ("How long?", "how  long", True),
         ("What’s “new”?", "what's new", True),  # noqa: RUF001
         ("What is C++?", "What is C#?", False),
         ("Is it 1.5?", "Is it 15?", False),
         ("Is it -5?", "Is it 5?", False),
-    ],
-)
-def test_questions_are_the_same_but_for_what_makes_no_other_question(
-    one: str, other: str, is_same: bool
-) -> None:
-    assert (comparable(one) == comparable(other)) is is_same
+    ]:
+        assert (comparable(one) == comparable(other)) is is_same, one
 
 
 def test_traffic_without_pairs_is_two_samples_with_their_weights() -> None:
@@ -246,7 +202,6 @@ def test_traffic_without_pairs_is_two_samples_with_their_weights() -> None:
     found = compared(traffic(400), worse)
     (metric,) = found.metrics
     assert not found.is_paired
-    assert metric.passing is not None
     assert metric.passing.first == pytest.approx(0.75, abs=0.07)  # the sample has more bad answers
     assert metric.verdict(passes=True) == "worse"
     assert any("compared as two samples" in notice for notice in found.notices)

@@ -13,7 +13,7 @@ from ragtrace.scoring.blame import NEEDS_RELEVANCE, Blame, BlameClass, blame_of
 from ragtrace.traces.extract import extract_records
 from tests.unit.scoring.faulty_pipelines import Pipeline, pipeline
 
-EACH = 100
+EACH = 10
 
 
 async def blamed(built: Pipeline, number: int = 0, *, has_reference: bool) -> Blame:

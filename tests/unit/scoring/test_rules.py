@@ -37,9 +37,8 @@ def decided(rule: str, verdicts: str) -> bool | None:
     return PassRule.parse(rule).decide(given, worst=worst, best=best)
 
 
-@pytest.mark.parametrize(
-    ("rule", "verdicts", "passes"),
-    [
+def test_a_rule_decides_on_verdicts() -> None:
+    for rule, verdicts, passes in [
         (DEFAULT, "SS", True),
         (DEFAULT, "SSSSSN", False),
         (DEFAULT, "SC", False),
@@ -74,10 +73,8 @@ def decided(rule: str, verdicts: str) -> bool | None:
         ("lenient > 0.5 and coverage >= 0.9", "SNNC", True),
         ("lenient > 0.5 and coverage >= 0.9", "SNNCU", None),
         ("supported >= 2", "SS", True),
-    ],
-)
-def test_a_rule_decides_on_verdicts(rule: str, verdicts: str, passes: bool | None) -> None:
-    assert decided(rule, verdicts) is passes
+    ]:
+        assert decided(rule, verdicts) is passes, rule
 
 
 @given(
@@ -91,9 +88,8 @@ def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule:
         assert sum(letter in "SCN" for letter in verdicts) * 2 >= len(verdicts)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_what_is_no_rule_is_told() -> None:
+    for text, told in [
         ("", "'' is not a condition such as `score >= 0.8`"),
         ("score", "'score' is not a condition"),
         ("score >= ", "not a condition"),
@@ -102,12 +98,10 @@ def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule:
         ("score >= nan", "not a condition"),
         ("accuracy >= 0.5", "there is no 'accuracy' to compare: choose from score, lenient"),
         ("__import__('os') == 0", "not a condition"),
-    ],
-)
-def test_what_is_no_rule_is_told(text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match="`pass_when` is ") as raised:
-        PassRule.parse(text)
-    assert told in str(raised.value)
+    ]:
+        with pytest.raises(ConfigError, match="`pass_when` is ") as raised:
+            PassRule.parse(text)
+        assert told in str(raised.value), text
 
 
 S, C, N, U = (
@@ -127,9 +121,8 @@ def reported(metric: str, profile: str, verdicts: Any, **options: Any) -> tuple[
     return found.status.value, found.raw
 
 
-@pytest.mark.parametrize(
-    "verdicts",
-    [
+def test_verdicts_are_understood_in_any_form() -> None:
+    for verdicts in [
         [verdict(S), verdict(N)],
         [S, N],
         ["S", "N"],
@@ -140,11 +133,8 @@ def reported(metric: str, profile: str, verdicts: Any, **options: Any) -> tuple[
         [{"i": 0, "label": S}, {"i": 1, "label": "neutral"}],
         {"claims": ["a", "b"], "verdicts": [{"label": "S"}, {"label": "N"}]},
         (label for label in (S, N)),
-    ],
-    ids=lambda verdicts: type(verdicts).__name__,
-)
-def test_verdicts_are_understood_in_any_form(verdicts: Any) -> None:
-    assert reported("faithfulness", "deepeval-4", verdicts) == ("ok", 1.0)
+    ]:
+        assert reported("faithfulness", "deepeval-4", verdicts) == ("ok", 1.0), verdicts
 
 
 def test_the_same_verdicts_are_worth_something_else_to_each_tool() -> None:
@@ -172,17 +162,17 @@ def test_an_answer_without_claims_is_what_each_tool_makes_of_it() -> None:
     }
 
 
-@pytest.mark.parametrize("missing", [{"verdicts": [S, S, U]}, {"verdicts": [S, S], "n_claims": 3}])
-def test_a_missing_verdict_is_ignored_or_a_no(missing: dict[str, Any]) -> None:
-    scores = {p: score("faithfulness", p, **missing).raw for p in PROFILES if p != "ragtrace"}
-    assert [p for p, value in scores.items() if value == 1.0] == [
-        "ragas",
-        "ragas-legacy",
-        "deepeval-3",
-        "deepeval-4",
-    ]
-    assert scores["promptfoo"] == pytest.approx(2 / 3)
-    assert scores["rag_evals"] == pytest.approx(2 / 3)
+def test_a_missing_verdict_is_ignored_or_a_no() -> None:
+    for missing in [{"verdicts": [S, S, U]}, {"verdicts": [S, S], "n_claims": 3}]:
+        scores = {p: score("faithfulness", p, **missing).raw for p in PROFILES if p != "ragtrace"}
+        assert [p for p, value in scores.items() if value == 1.0] == [
+            "ragas",
+            "ragas-legacy",
+            "deepeval-3",
+            "deepeval-4",
+        ]
+        assert scores["promptfoo"] == pytest.approx(2 / 3), missing
+        assert scores["rag_evals"] == pytest.approx(2 / 3), missing
 
 
 def test_ragas_calculates_with_the_number_that_was_written() -> None:
@@ -193,9 +183,8 @@ def test_ragas_calculates_with_the_number_that_was_written() -> None:
     assert score("context_recall", "ragas-legacy", [2, 0]).raw == 0.5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_what_is_not_understood_is_named() -> None:
+    for arguments, complaint in [
         (("faithfulness", "ragas", ["perhaps"]), "the verdict 'perhaps' is not understood: give a Verdict"),
         (("faithfulness", "ragas", [1.5]), "a verdict of type float"),
         (("faithfulness", "ragas", [{"colour": 1}]), r"the keys \['colour'\]"),
@@ -207,11 +196,9 @@ def test_ragas_calculates_with_the_number_that_was_written() -> None:
         (("groundedness", "ragas", [3]), "the rating 3"),
         (("answer_relevance", "ragas", ["a question"]), "needs a `cosine`"),
         (("answer_relevance", "rag_evals", ["S"]), "the judge's own number"),
-    ],
-)
-def test_what_is_not_understood_is_named(arguments: tuple[str, str, Any], complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        score(*arguments)
+    ]:
+        with pytest.raises(InputError, match=complaint):
+            score(*arguments)
 
 
 LABELS = st.lists(st.sampled_from([S, C, N, U]), max_size=8)

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from pydantic import BaseModel
 
-from ragtrace.errors import NotInTranscript
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits
@@ -27,13 +26,12 @@ from ragtrace.model import (
     RagRecord,
 )
 from ragtrace.pipeline import evaluate
-from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.transcripts import (
     RescoredRecord,
     TranscriptRecord,
     Transcripts,
     recorded,
-    replayed,
     rescore,
 )
 from tests.checkout import ROOT
@@ -140,28 +138,6 @@ async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Tra
     assert timeless(found.after.evaluation) == timeless(evaluation)
 
 
-async def test_replies_to_one_request_come_again_in_their_order_and_no_more_of_them(
-    transcripts: Transcripts,
-) -> None:
-    words = iter(["one", "two"])
-    judge = ScriptedJudge(lambda _: FreeText(text=next(words)))
-    asking = recorded(judge, transcripts)
-    request = JudgeRequest(
-        step="questions",
-        system="Ask.",
-        user="?",
-        reply_type=FreeText,
-        inputs=FreeText(text=""),
-        max_output_tokens=9,
-        sampling=SamplingParameters(temperature=0.7),
-    )
-    said = [(await asking.ask(request)).value.text for _ in range(2)]
-    repeating = replayed(judge.identity, transcripts, session=transcripts.session)
-    assert [(await repeating.ask(request)).value.text for _ in range(2)] == said == ["one", "two"]
-    with pytest.raises(NotInTranscript):
-        await repeating.ask(request)
-
-
 async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     transcripts: Transcripts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -207,7 +183,7 @@ async def given_up(folder):
         for task in tasks:
             task.cancel()
 
-for number in range(100):
+for number in range(20):
     asyncio.run(given_up(Path(sys.argv[1])))
 """
 
