@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -46,25 +45,6 @@ def entry(ratio: float, *, others: float = 0.0) -> Entry:
 
 def runs(*ratios: float, others: float = 0.0) -> list[Entry]:
     return [entry(each, others=others) for each in ratios]
-
-
-def test_a_line_has_ratio_spread_versions_and_machine_and_no_host() -> None:
-    line = line_of(entry_of("startup", MEASUREMENT, CIRCUMSTANCES, others=0.25))
-    assert json.loads(line) == {
-        "measured": "2026-11-24T03:00:00Z",
-        "benchmark": "startup",
-        "what": "--help, CPU",
-        "alternative": "import click",
-        "median": 2.0,
-        "lowest": 1.0,
-        "quartiles": [1.5, 3.0],
-        "highest": 4.0,
-        "rounds": 3,
-        "versions": {"python": "3.11.9", "ragtrace": "abc", "click": "8.1.8"},
-        "machine": {"cpu": "Abacus 9", "cores": 2, "system": "Linux"},
-        "load": 0.3,
-        "others": 0.25,
-    }
 
 
 @pytest.mark.parametrize(

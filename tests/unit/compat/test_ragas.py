@@ -12,38 +12,27 @@ import pytest
 from ragtrace.compat.ragas import RagasUnreadable, Statements, read_leniently, read_to_the_letter
 from ragtrace.compat.tool import ToolOptions, tool_named
 from ragtrace.model import Chunk, RagRecord
-from ragtrace.ports import FreeText, SamplingParameters
+from ragtrace.ports import FreeText
+from tests.unit.compat.double import CannedCalls
 
 OBSERVED = Path(__file__).parents[2] / "data" / "ragas.observed.jsonl"
 
 
-class OneAfterTheOther:
+class OneAfterTheOther(CannedCalls):
     """Gives replies in their order, whatever is asked; the last one repeats."""
 
-    def __init__(self, replies: Sequence[str | list[str]], vectors: dict[str, list[float]]) -> None:
-        self._replies = replies
-        self._vectors = vectors
-        self.asked: list[str] = []
+    def __init__(self, in_order: Sequence[str | list[str]], vectors: dict[str, list[float]]) -> None:
+        super().__init__({}, vectors)
+        self._in_order = in_order
 
-    async def text(
-        self,
-        step: str,
-        prompt: str,
-        *,
-        system: str = "",
-        sampling: SamplingParameters | None = None,
-        max_output_tokens: int = 4096,
-    ) -> FreeText:
-        reply = self._replies[min(len(self.asked), len(self._replies) - 1)]
+    async def text(self, step: str, prompt: str, **settings: Any) -> FreeText:
+        reply = self._in_order[min(len(self.asked), len(self._in_order) - 1)]
         self.asked.append(step)
         text, finish = (reply, "stop") if isinstance(reply, str) else reply
         # RAGAS was given repaired replies in the object that it asks for
         return FreeText(
             text=json.dumps({"text": text}) if step == "fix" else text, cut_off=finish == "length"
         )
-
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        return tuple(tuple(self._vectors[text]) for text in texts)
 
 
 def record_of(case: dict[str, Any]) -> RagRecord:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from ragtrace.answers.carrier import read_carrier
-from ragtrace.answers.shown import shown_answer
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import CriteriaReply
 from ragtrace.metrics import metric_named
@@ -17,19 +15,14 @@ from ragtrace.metrics.answers import criterion_named
 from ragtrace.model import (
     Chunk,
     Gap,
-    JudgedAnswer,
     Label,
     MetricResult,
     Part,
     RagRecord,
-    Sample,
     SkipReason,
-    Target,
-    VerdictLabel,
 )
 from ragtrace.pipeline import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest
-from ragtrace.traces.attach import AttachOptions, carrier
 
 RECORD = RagRecord.of(
     question="How long do refunds take?",
@@ -235,29 +228,6 @@ def test_the_version_of_a_criterion_changes_with_the_text_alone() -> None:
 
     assert version("Names the next step") == version(" Names  the\nnext step ")
     assert version("Names the next step") != version("Names a next step")
-
-
-async def test_the_carrier_says_whether_a_criterion_is_met_and_is_read_back() -> None:
-    target = Target(trace_id="ab" * 16, span_id="cd" * 8, start_ns=1, end_ns=2_000_000)
-    record = replace(STEPS, target=target)
-    met = {"criteria": {TEXTS["short"]: {"met": False, "quote": "Then call the shop"}}}
-    evaluation = await evaluate(
-        record, metrics=CRITERIA[1:2], judge=ScriptedJudge(Script.model_validate(met))
-    )
-    sample = Sample(rule="ratio", rate=1.0, probability=1.0)
-    span = carrier(
-        evaluation, record, sample=sample, mode="append", options=AttachOptions(), now_ns=3_000_000
-    )
-    assert span.attributes["ragtrace.label.short"] == "fail"
-    assert span.attributes["ragtrace.brief"] == "short 0.00 fail: criterion not met"
-    [said] = [event for event in span.events if event.name == "ragtrace.claim.not_met"]
-    assert said.attributes["ragtrace.claim.kind"] == "criterion"
-    read = read_carrier(span, record).judged.evaluation
-    [verdict] = read.results[0].verdicts
-    assert (read.results[0].label, verdict.label) == (Label.FAIL, VerdictLabel.NOT_MET)
-    assert (verdict.claim.text, verdict.quote) == (TEXTS["short"], "Then call the shop")
-    shown = shown_answer(JudgedAnswer(record=record, evaluation=read))
-    assert (shown.claims, [each.is_wrong for each in shown.criteria]) == ((), [True])
 
 
 def test_a_name_of_a_criterion_is_given_or_made_of_the_words() -> None:

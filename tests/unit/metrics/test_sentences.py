@@ -34,7 +34,8 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
         "قال المدير.\u200f| ثم خرج.\u200f| انتهى۔| نعم",
         "Am 3. Mai war z. B. das Fest im 20. Jahrhundert.| Es kostete ca. 1.000,50 Mark.| Das war 1990.",
         "Il est né en 44 av. J.-C. à Rome.| Mme. Durand est à la p. 12.| Est-ce vrai ?| « Oui. »| Il part.",
-        "¡Hola!| ¿Qué tal?| El Sr. García vive en EE. UU.| Mide 2.412,5 m.| ¿Sí?| Véase la pág. 12 del libro.",
+        "¡Hola!| ¿Qué tal?| El Sr. García vive en EE. UU.| Mide 2.412,5 m.",
+        "¿Sí?| Véase la pág. 12 del libro.",
         "He scored 3.| Then he left.| See p. 12 of it.| Take vitamin a.| Then rest.",
     ):
         expected = [each.strip(" ") for each in marked.split("|")]

@@ -28,7 +28,6 @@ from tests.unit.reports.judged_answers import (
     failure,
     judged,
     of_outcome,
-    result,
     texts,
     write,
 )
@@ -79,18 +78,6 @@ def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type:
 def test_no_cell_is_a_formula(tmp_path: Path, text: str, cell: str) -> None:
     written = write(tmp_path / "r.csv", judged(question=text)).read_bytes()
     assert f",{cell},".encode() in written
-
-
-def test_what_failed_or_was_not_eligible_has_a_row_with_its_reason(tmp_path: Path) -> None:
-    found = (of_outcome(failure()), judged(score=None), of_outcome(failure(), result(0.5, metric="other")))
-    rows = json_rows(write(tmp_path / "r.jsonl", *found))
-    assert [(row["label"], row["reason"]) for row in rows] == [
-        ("error", "judge_timeout"),
-        ("skipped", "no_claims"),
-        ("pass", ""),
-    ]
-    labels = [[metric["label"] for metric in row["metrics"].values()] for row in rows]
-    assert labels == [["error"], ["skipped"], ["error", "pass"]]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -204,15 +191,6 @@ def test_the_mean_is_weighted_and_says_of_how_many_answers(tmp_path: Path) -> No
     assert "of 20 answers with a score" in page.text
     assert "Pass 91 %" in page.text
     assert "Each answer is weighted by one over its sampling probability" in page.text
-
-
-def test_claims_lead_to_the_quote_in_the_chunk(tmp_path: Path) -> None:
-    verdict = a_verdict(VerdictLabel.CONTRADICTED, "Within 30 days.", "within 14 days")
-    page = Page(write(tmp_path / "r.html", judged(score=0.0, answer="Within 30 days.", verdict=verdict)))
-    assert page.texts.count("Within 30 days.") == 2  # in the answer, and as a claim
-    assert page.texts.count("within 14 days") == 2  # in the chunk, and below the claim
-    assert ("id", "a1-chunk1") in page.attributes
-    assert page.attributes.count(("class", "contradicted")) == 3  # both passages, and what it looks like
 
 
 def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:

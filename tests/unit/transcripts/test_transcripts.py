@@ -119,25 +119,6 @@ async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path
     assert timeless(found.after.evaluation) == timeless(last)
 
 
-async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Transcripts) -> None:
-    plain, second = ScriptedJudge(), recorded(ScriptedJudge(), transcripts)
-
-    def gullible(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
-        reply = plain.reply_to(request)
-        if isinstance(reply, VerifyReply):
-            said = [each.model_copy(update={"label": "supported"}) for each in reply.verdicts]
-            return reply.model_copy(update={"verdicts": said})
-        return reply
-
-    first = recorded(_Model(gullible), transcripts)
-    evaluation = await evaluate(FIRST, judge=first, second_judge=second)
-    who, session = second.identity, transcripts.session
-    transcripts.keep(TranscriptRecord(record=FIRST, evaluation=evaluation, second_judge=who, session=session))
-    (found,) = await again(transcripts)
-    assert (evaluation.compromised, evaluation.results[0].judge) == (True, who)
-    assert timeless(found.after.evaluation) == timeless(evaluation)
-
-
 async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     transcripts: Transcripts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,14 +132,6 @@ async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     assert not transcripts.is_whole
     assert {each.results[0].score for each in found} == {0.5}
     assert [each.message.count("can no longer be written") for each in caplog.records] == [1]
-
-
-class _Model(ScriptedJudge):
-    """A judge that is a model, and not code."""
-
-    @property
-    def identity(self) -> Any:
-        return replace(super().identity, computes=False)
 
 
 GIVE_UP = """
