@@ -40,16 +40,26 @@ ASKING = replace(
 )
 
 
-def asked_at(start_ns: int, *, trace: str = "a", question: str | None = "", answer: str = "") -> Turn:
+def a_turn(number: int, *claims: tuple[str, VerdictLabel], is_faithful: bool | None = True) -> Turn:
+    """Build a turn whose answer is its claims, a sentence each."""
+    answer, placed = "", []
+    for text, label in claims:
+        placed.append(TurnClaim(text=text, label=label, start=len(answer), end=len(answer) + len(text)))
+        answer += f"{text} "
     return Turn(
-        trace_id=trace * 32,
-        span_id="1" * 16,
-        start_ns=start_ns,
-        carrier_span_id="c",
-        question=f"Question {start_ns}?" if question == "" else question,
-        answer=answer or f"Answer {start_ns}.",
-        is_faithful=True,
+        trace_id=f"{number:032x}",
+        span_id=f"{number:016x}",
+        start_ns=number * 10,
+        carrier_span_id=f"c{number}",
+        question="?",
+        answer=answer or "Yes.",
+        is_faithful=is_faithful,
+        claims=tuple(placed),
     )
+
+
+def asked_at(start_ns: int) -> Turn:
+    return replace(a_turn(1), trace_id="a" * 32, start_ns=start_ns, question=f"Question {start_ns}?")
 
 
 def asked(record: RagRecord) -> list[str | None]:
@@ -154,24 +164,6 @@ LAST = Span(
     resource=Resource(attributes={semconv.SERVICE_NAME: "bot"}),
     scope=Scope(name=semconv.SCOPE_EVALUATION),
 )
-
-
-def a_turn(number: int, *claims: tuple[str, VerdictLabel], is_faithful: bool | None = True) -> Turn:
-    """Build a turn whose answer is its claims, a sentence each."""
-    answer, placed = "", []
-    for text, label in claims:
-        placed.append(TurnClaim(text=text, label=label, start=len(answer), end=len(answer) + len(text)))
-        answer += f"{text} "
-    return Turn(
-        trace_id=f"{number:032x}",
-        span_id=f"{number:016x}",
-        start_ns=number * 10,
-        carrier_span_id=f"c{number}",
-        question="?",
-        answer=answer or "Yes.",
-        is_faithful=is_faithful,
-        claims=tuple(placed),
-    )
 
 
 def link(turn: Turn, quote: str, *, claim: int = 0, is_conflict: bool = True) -> TurnLink:
