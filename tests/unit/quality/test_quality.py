@@ -38,19 +38,13 @@ def judged(number: int, score: float | None, **fields: object) -> AnswerSummary:
     return a_row(number, minute=number, **given)
 
 
-def drawn(answers: int, seed: int) -> Iterator[tuple[int, float, float, bool]]:
-    """Yield number, score, probability and whether it is sampled: three in four pass, bad ones more often."""
+def traffic(answers: int, *, seed: int = 1, **fields: object) -> Iterator[AnswerSummary]:
+    """Yield those that are sampled: three in four of all pass, and bad ones are sampled more often."""
     draw = random.Random(seed)
     for number in range(1, answers + 1):
         score = 1.0 if draw.random() < 0.75 else round(draw.uniform(0, 0.79), 2)
         probability = 0.2 if score == 1 else 0.6
-        yield number, score, probability, draw.random() < probability
-
-
-def traffic(answers: int, *, seed: int = 1, **fields: object) -> Iterator[AnswerSummary]:
-    """Yield the sampled ones."""
-    for number, score, probability, is_sampled in drawn(answers, seed):
-        if is_sampled:
+        if draw.random() < probability:
             yield judged(number, score, **{"probability": probability, "cost_usd": 0.002, **fields})
 
 
@@ -60,26 +54,13 @@ FORM = jsonschema.Draft202012Validator(
 ALL = ReportRequest()
 
 
-def report_of(
-    answers: Iterable[AnswerSummary],
-    request: ReportRequest = ALL,
-    baseline: Iterable[AnswerSummary] | None = None,
-) -> QualityReport:
+def report_of(answers: Iterable[AnswerSummary], request: ReportRequest = ALL) -> QualityReport:
     """Make a report; it must have a page and JSON of the documented form."""
-    found, before = request.collector(), request.collector()
+    found = request.collector()
     for answer in answers:
         found.add(answer)
-    for answer in baseline or ():
-        before.add(answer)
-    report = quality_report(
-        request,
-        found,
-        place="store:test.db",
-        since_ns=NOON_NS,
-        until_ns=NOON_NS + 48 * HOUR_NS,
-        baseline=None if baseline is None else before,
-        baseline_ns=None if baseline is None else NOON_NS - HOUR_NS,
-    )
+    until_ns = NOON_NS + 48 * HOUR_NS
+    report = quality_report(request, found, place="store:test.db", since_ns=NOON_NS, until_ns=until_ns)
     assert render_page(report).startswith("<!doctype html>")
     FORM.validate(json.loads(json.dumps(report_as_json(report), allow_nan=False)))
     return report

@@ -37,44 +37,26 @@ def decided(rule: str, verdicts: str) -> bool | None:
     return PassRule.parse(rule).decide(given, worst=worst, best=best)
 
 
-def test_a_rule_decides_on_verdicts() -> None:
-    for rule, verdicts, passes in [
-        (DEFAULT, "SS", True),
-        (DEFAULT, "SSSSSN", False),
-        (DEFAULT, "SC", False),
-        (DEFAULT, "SU", True),
-        (DEFAULT, "SUU", None),
-        (DEFAULT, "CUUUU", False),
-        (DEFAULT, "Sn", True),
-        (DEFAULT, "Sc", True),
-        (DEFAULT, "ccnn", True),
-        (DEFAULT, "SnN", False),
-        (DEFAULT, "Sn?", None),
-        (DEFAULT, "snUUU", None),
-        ("contradicted == 0 and unsupported == 0", "Sn", False),
-        ("material_unsupported <= 1", "SNn", True),
-        ("score >= 0.7", "Sn", False),
-        (DEFAULT, "SSS?", None),
-        (DEFAULT, "SC?", False),
-        ("score >= 0.5", "SC", True),
-        ("score >= 0.5", "SSC?", True),
-        ("score >= 0.5", "SC?", None),
-        ("score >= 0.5", "CC?", False),
-        ("contradicted == 0", "SN", True),
-        ("contradicted == 0", "SCN", False),
-        ("unsupported <= 1", "SN", True),
-        ("unsupported <= 1", "SNN", False),
-        ("score >= 0.5", "SU", True),
-        ("score >= 0.5", "SUU", None),
-        ("score >= 0.5", "CUU", False),
-        ("score >= 0.5 and coverage >= 0.2", "SUU", True),
-        ("contradicted == 0", "SUU", None),
-        ("lower_bound >= 0.5", "SUU", False),
-        ("lenient > 0.5 and coverage >= 0.9", "SNNC", True),
-        ("lenient > 0.5 and coverage >= 0.9", "SNNCU", None),
-        ("supported >= 2", "SS", True),
-    ]:
-        assert decided(rule, verdicts) is passes, rule
+@pytest.mark.parametrize(
+    ("rule", "passing", "failing", "undecided"),
+    [
+        (DEFAULT, "SS SU Sn Sc ccnn", "SSSSSN SC CUUUU SnN SC?", "SUU Sn? snUUU SSS?"),
+        ("score >= 0.5", "SC SSC? SU", "CC? CUU", "SC? SUU"),
+        ("score >= 0.7", "SS", "Sn", ""),
+        ("score >= 0.5 and coverage >= 0.2", "SUU", "", ""),
+        ("contradicted == 0 and unsupported == 0", "SS", "Sn", ""),
+        ("contradicted == 0", "SN", "SCN", "SUU"),
+        ("unsupported <= 1", "SN", "SNN", ""),
+        ("material_unsupported <= 1", "SNn", "SNN", ""),
+        ("lower_bound >= 0.5", "SU", "SUU", ""),
+        ("lenient > 0.5 and coverage >= 0.9", "SNNC", "", "SNNCU"),
+        ("supported >= 2", "SS", "SN", ""),
+    ],
+)
+def test_a_rule_decides_on_verdicts(rule: str, passing: str, failing: str, undecided: str) -> None:
+    for expected, cases in ((True, passing), (False, failing), (None, undecided)):
+        for verdicts in cases.split():
+            assert decided(rule, verdicts) is expected, verdicts
 
 
 @given(
