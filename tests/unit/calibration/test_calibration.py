@@ -33,12 +33,7 @@ from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
 
-S, C, N, U = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
+S, C, N, U = map(VerdictLabel, ("supported", "contradicted", "unsupported", "unjudged"))
 
 
 def labeled(human: str, *, id_: str = "a", file: str = "data.jsonl") -> LabeledAnswer:
@@ -59,10 +54,7 @@ def run(*said: VerdictLabel | float) -> CandidateRun:
     verdicts = [
         Verdict(claim=Claim(index=at, text="?"), label=each)
         if isinstance(each, VerdictLabel)
-        else Verdict(
-            claim=Claim(index=at, text="?"),
-            label=S if each >= 0.5 else N,
-        )
+        else Verdict(claim=Claim(index=at, text="?"), label=S if each >= 0.5 else N)
         for at, each in enumerate(said)
     ]
     support = tuple(None if isinstance(each, VerdictLabel) else each for each in said)
@@ -205,22 +197,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "labeled.jsonl"
 
 
-@pytest.mark.parametrize(
-    ("labels", "others", "expected"),
-    [
-        (["supported", "supported"], {}, True),
-        (["supported", "contradicted"], {}, False),
-        (["supported", None], {}, None),
-        (["neutral", None], {}, False),
-        (["supported"], {"answer_label": "neutral"}, False),
-        (["supported"], {"answer_label": None}, None),
-    ],
-)
-def test_an_answer_is_as_good_as_people_say_or_as_its_claims(
-    path: Path, labels: list[str | None], others: dict[str, Any], expected: bool | None
-) -> None:
-    [answer] = rows_read(path, a_row(*labels, **others))
-    assert answer.supported is expected
+def test_an_answer_is_as_good_as_people_say_or_as_its_claims(path: Path) -> None:
+    expected = [(True, "supported", "supported"), (False, "supported", "contradicted")]
+    expected += [(None, "supported", None), (False, "neutral", None)]
+    answers = rows_read(path, *(a_row(*labels) for _, *labels in expected))
+    assert [answer.supported for answer in answers] == [supported for supported, *_ in expected]
+    said = [a_row("supported", answer_label=label) for label in ("neutral", None)]
+    assert [answer.supported for answer in rows_read(path, *said)] == [False, None]
 
 
 def test_a_sample_holds_answers_with_unsupported_claims(path: Path) -> None:

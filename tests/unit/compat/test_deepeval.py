@@ -76,20 +76,13 @@ async def test_every_list_is_asked_for_before_one_of_them_is_read() -> None:
 
 
 async def test_lists_of_texts_are_taken_as_they_come_but_statements_must_be_a_list() -> None:
-    for truths, claims, expected in [
-        ("[]", '["c"]', ALL),
-        ('["t", null]', '["c"]', ERROR),
-        ("null", "[]", ERROR),
-        ('"a text"', '["c"]', ALL),
-        ('["t"]', "null", ERROR),
-        ('["t"]', "3", ERROR),
-        ('["t"]', '"a text"', ALL),
-        ('["t"]', "{}", ALL),
-        ('["t"]', "[null]", ALL),
-    ]:
-        replies = {"truths": f'{{"truths": {truths}}}', "claims": f'{{"claims": {claims}}}'}
-        assert await by_both("faithfulness", **replies) == [expected] * 2, replies
-    for stated, expected in [("[]", ALL), ("null", ERROR), ('"a text"', ERROR), ("{}", ERROR)]:
+    for truths, expected in {"[]": ALL, '["t", null]': ERROR, "null": ERROR, '"a text"': ALL}.items():
+        reply = f'{{"truths": {truths}}}'
+        assert await by_both("faithfulness", truths=reply) == [expected] * 2, reply
+    for claims, expected in {"null": ERROR, "3": ERROR, '"a text"': ALL, "{}": ALL, "[null]": ALL}.items():
+        reply = f'{{"claims": {claims}}}'
+        assert await by_both("faithfulness", claims=reply) == [expected] * 2, reply
+    for stated, expected in {"[]": ALL, "null": ERROR, '"a text"': ERROR, "{}": ERROR}.items():
         reply = f'{{"statements": {stated}}}'
         assert await by_both("answer_relevance", statements=reply) == [expected] * 2, reply
 
@@ -121,26 +114,15 @@ async def test_json_is_read_from_the_first_brace_to_the_last() -> None:
 
 
 async def test_foreign_words_are_an_error_in_3_and_dropped_in_4() -> None:
-    for word, three, four in [
-        ("YES", ERROR, HALF),
-        ("No, it contradicts the context", ERROR, NONE),
-        ("  yes\n", ERROR, HALF),
-        ("borderline", ERROR, HALF),
-        ("idk", HALF, HALF),
-        ("maybe", ERROR, NONE),
-        ("ja", ERROR, NONE),
-        ("**yes**", ERROR, NONE),
-        ("yesterday", ERROR, NONE),
-        ("", ERROR, NONE),
-        (None, ERROR, NONE),
-        (True, ERROR, NONE),
-        (1, ERROR, NONE),
-        (["yes"], ERROR, NONE),
-    ]:
-        assert await by_both("faithfulness", verdicts=said(word, "no")) == [three, four], word
+    understood = {"YES": HALF, "No, it contradicts the context": NONE, "  yes\n": HALF, "borderline": HALF}
+    for word, four in understood.items():
+        assert await by_both("faithfulness", verdicts=said(word, "no")) == [ERROR, four], word
+    for dropped in ("maybe", "ja", "**yes**", "yesterday", "", None, True, 1, ["yes"]):
+        assert await by_both("faithfulness", verdicts=said(dropped, "no")) == [ERROR, NONE], dropped
+    assert await by_both("faithfulness", verdicts=said("idk", "no")) == [HALF, HALF]
     assert (await by_both("faithfulness", verdicts=said("maybe", "perhaps")))[1] == ALL
-    dropped = said(entry("maybe", reason=5), "yes")
-    assert (await by_both("context_precision", verdicts=dropped))[1] == ALL
+    not_looked_at = said(entry("maybe", reason=5), "yes")
+    assert (await by_both("context_precision", verdicts=not_looked_at))[1] == ALL
 
 
 async def test_metrics_of_the_context_count_a_foreign_word_as_a_no_in_3() -> None:
@@ -160,21 +142,13 @@ async def test_metrics_of_the_context_count_a_foreign_word_as_a_no_in_3() -> Non
 
 
 async def test_what_is_no_list_of_objects() -> None:
-    for listed, three, four in [
-        ("[]", ALL, ALL),
-        ("null", ERROR, ALL),
-        ("{}", ALL, ALL),
-        ('""', ALL, ALL),
-        ("0", ERROR, ALL),
-        ("5", ERROR, ERROR),
-        ('"yes"', ERROR, ERROR),
-        ('["yes"]', ERROR, ERROR),
-        ("[null]", ERROR, ERROR),
-        ('{"0": {"verdict": "yes"}}', ERROR, ERROR),
-        ('[{"Verdict": "yes"}]', ERROR, ALL),
-    ]:
-        reply = f'{{"verdicts": {listed}}}'
-        assert await by_both("faithfulness", verdicts=reply) == [three, four], reply
+    for expected, lists in (
+        ([ALL, ALL], ("[]", "{}", '""')),
+        ([ERROR, ALL], ("null", "0", '[{"Verdict": "yes"}]')),
+        ([ERROR, ERROR], ("5", '"yes"', '["yes"]', "[null]", '{"0": {"verdict": "yes"}}')),
+    ):
+        for listed in lists:
+            assert await by_both("faithfulness", verdicts=f'{{"verdicts": {listed}}}') == expected, listed
 
 
 async def test_what_a_verdict_must_have_beside_its_word() -> None:

@@ -14,12 +14,9 @@ from ragtrace.scoring import PROFILES, PassRule, score, scored_metrics, strict_f
 from ragtrace.scoring.formulas import Readings, claim_readings
 
 DEFAULT = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
-LETTERS = {
-    "S": VerdictLabel.SUPPORTED,
-    "C": VerdictLabel.CONTRADICTED,
-    "N": VerdictLabel.UNSUPPORTED,
-    "U": VerdictLabel.UNJUDGED,
-}
+LETTERS = dict(
+    zip("SCNU", map(VerdictLabel, ("supported", "contradicted", "unsupported", "unjudged")), strict=True)
+)
 """A small letter is a verdict whose flaw is incidental."""
 
 
@@ -86,12 +83,7 @@ def test_what_is_no_rule_is_told() -> None:
         assert told in str(raised.value), text
 
 
-S, C, N, U = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
+S, C, N, U = LETTERS.values()
 
 
 def verdict(label: VerdictLabel) -> Verdict:
@@ -121,15 +113,7 @@ def test_verdicts_are_understood_in_any_form() -> None:
 
 def test_the_same_verdicts_are_worth_something_else_to_each_tool() -> None:
     scores = {profile: score("faithfulness", profile, [S, C, N, N]).raw for profile in PROFILES}
-    assert scores == {
-        "ragtrace": 0.25,
-        "ragas": 0.25,
-        "ragas-legacy": 0.25,
-        "deepeval-3": 0.75,
-        "deepeval-4": 0.75,
-        "promptfoo": 0.25,
-        "rag_evals": 0.25,
-    }
+    assert scores == {**dict.fromkeys(PROFILES, 0.25), "deepeval-3": 0.75, "deepeval-4": 0.75}
 
 
 def test_an_answer_without_claims_is_what_each_tool_makes_of_it() -> None:
