@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,9 +16,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from pydantic import BaseModel
 
-from ragtrace.errors import InputError, JudgeUnavailable, NotInTranscript
 from ragtrace.judge import ScriptedJudge
-from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits
 from ragtrace.model import (
@@ -25,16 +25,17 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
 )
-from ragtrace.pipeline import MetricSpec, evaluate
-from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
+from ragtrace.pipeline import evaluate
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.transcripts import (
     RescoredRecord,
     TranscriptRecord,
     Transcripts,
     recorded,
-    replayed,
     rescore,
 )
+from tests.checkout import ROOT
+from tests.patience import PATIENCE_S
 from tests.unit.metrics.test_laws import METRICS, RECORD, judges, limits
 
 FIRST = RagRecord.of(
@@ -98,31 +99,6 @@ def test_whatever_a_judge_said_the_same_evaluator_finds_the_same(
         asyncio.run(law(Path(folder) / "judged.db"))
 
 
-async def test_another_threshold_or_rule_scores_what_was_said(transcripts: Transcripts) -> None:
-    await judged(transcripts, FIRST, SECOND)
-    stricter = MetricSpec(name="faithfulness", threshold=0.8)
-    other = MetricSpec(name="faithfulness", profile="deepeval-4")
-    found = await again(transcripts, metrics=[stricter, other])
-    assert [[str(each.label) for each in one.after.evaluation.outcomes] for one in found] == [
-        ["fail", "pass"],
-        ["pass", "pass"],
-    ]
-    assert all(one.is_whole for one in found)
-
-
-@pytest.mark.slow
-async def test_silence_is_not_kept_and_the_next_run_speaks(transcripts: Transcripts) -> None:
-    def answer(request: JudgeRequest[Any]) -> BaseModel:
-        raise JudgeUnavailable("gone")
-
-    await judged(transcripts, FIRST, judge=ScriptedJudge(answer))
-    (silent,) = await again(transcripts)
-    assert (silent.is_whole, silent.asks_anew) == (False, False)
-    await judged(transcripts, FIRST)
-    (found,) = await again(transcripts)
-    assert found.after.evaluation.results[0].score == 0.5
-
-
 async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path) -> None:
     plain, says = ScriptedJudge(), ["supported", "contradicted"]
 
@@ -143,58 +119,6 @@ async def test_what_a_second_run_said_is_not_mixed_with_the_first(tmp_path: Path
     assert timeless(found.after.evaluation) == timeless(last)
 
 
-async def test_an_evaluation_out_of_a_cache_does_not_hide_what_the_first_cost(
-    transcripts: Transcripts, tmp_path: Path
-) -> None:
-    judge = cached(_Model(), CacheFile(CacheSettings(path=tmp_path / "cache.db")))
-    await judged(transcripts, FIRST, judge=judge)
-    await judged(transcripts, FIRST, judge=judge)
-    await judge.aclose()
-    (kept,) = transcripts.of(transcripts.evaluator())
-    assert kept.evaluation.usage.calls == 2
-
-
-async def test_what_rests_on_the_second_judge_rests_on_it_again(transcripts: Transcripts) -> None:
-    plain, second = ScriptedJudge(), recorded(ScriptedJudge(), transcripts)
-
-    def gullible(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
-        reply = plain.reply_to(request)
-        if isinstance(reply, VerifyReply):
-            said = [each.model_copy(update={"label": "supported"}) for each in reply.verdicts]
-            return reply.model_copy(update={"verdicts": said})
-        return reply
-
-    first = recorded(_Model(gullible), transcripts)
-    evaluation = await evaluate(FIRST, judge=first, second_judge=second)
-    who, session = second.identity, transcripts.session
-    transcripts.keep(TranscriptRecord(record=FIRST, evaluation=evaluation, second_judge=who, session=session))
-    (found,) = await again(transcripts)
-    assert (evaluation.compromised, evaluation.results[0].judge) == (True, who)
-    assert timeless(found.after.evaluation) == timeless(evaluation)
-
-
-async def test_replies_to_one_request_come_again_in_their_order_and_no_more_of_them(
-    transcripts: Transcripts,
-) -> None:
-    words = iter(["one", "two"])
-    judge = ScriptedJudge(lambda _: FreeText(text=next(words)))
-    asking = recorded(judge, transcripts)
-    request = JudgeRequest(
-        step="questions",
-        system="Ask.",
-        user="?",
-        reply_type=FreeText,
-        inputs=FreeText(text=""),
-        max_output_tokens=9,
-        sampling=SamplingParameters(temperature=0.7),
-    )
-    said = [(await asking.ask(request)).value.text for _ in range(2)]
-    repeating = replayed(judge.identity, transcripts, session=transcripts.session)
-    assert [(await repeating.ask(request)).value.text for _ in range(2)] == said == ["one", "two"]
-    with pytest.raises(NotInTranscript):
-        await repeating.ask(request)
-
-
 async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     transcripts: Transcripts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,21 +134,35 @@ async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     assert [each.message.count("can no longer be written") for each in caplog.records] == [1]
 
 
-async def test_evaluators_are_found_by_what_people_call_them(transcripts: Transcripts) -> None:
-    await judged(transcripts, FIRST)
-    await judged(transcripts, FIRST, metrics=("hallucination",))
-    first, second = transcripts.evaluators()
-    assert transcripts.evaluator(first.name) == first
-    assert transcripts.evaluator(f"@{second.short_version}") == second
-    with pytest.raises(InputError, match="several evaluators"):
-        transcripts.evaluator("scripted")
-    with pytest.raises(InputError, match="no evaluator 'gpt'"):
-        transcripts.evaluator("gpt")
+GIVE_UP = """
+import asyncio, sys
+from pathlib import Path
+from ragtrace.backfill.progress import Progress
+from ragtrace.model import JudgeIdentity
+from ragtrace.transcripts import Transcripts
+from ragtrace.transcripts import TranscriptReply
+
+async def keep(transcripts, number):
+    who = JudgeIdentity(provider="p", model="m")
+    said = TranscriptReply(body=b"x" * 1000, usage=b"{}")
+    await transcripts.keep_said(bytes([number]), said, identity=who, step="verify", prompt="?" * 10_000)
+
+async def given_up(folder):
+    with Transcripts(folder / "judged.db") as transcripts, Progress(folder / "progress.db") as progress:
+        writes = [keep(transcripts, number) for number in range(8)]
+        writes += [progress.keep(str(number), "a", b"x" * 10_000) for number in range(8)]
+        tasks = [asyncio.create_task(write) for write in writes]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+for number in range(20):
+    asyncio.run(given_up(Path(sys.argv[1])))
+"""
 
 
-class _Model(ScriptedJudge):
-    """A judge that is a model, and not code."""
-
-    @property
-    def identity(self) -> Any:
-        return replace(super().identity, computes=False)
+@pytest.mark.slow
+def test_what_is_cancelled_while_it_writes_does_not_crash_the_program(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GIVE_UP, str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (run.returncode, run.stderr) == (0, "")

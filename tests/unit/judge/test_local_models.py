@@ -1,13 +1,16 @@
-"""Windows of a chunk: all of it is read, in parts that fit, and time grows with its length alone."""
+"""Models that run here: windows of a verifier, and the embedder that needs no download."""
 
 from __future__ import annotations
 
+import math
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.judge.nli import quote_of, windows_of
+from ragtrace.judge import open_embedder
+from ragtrace.judge.nli import windows_of
 from ragtrace.judge.nli_model import Window
 
 SEPARATORS = st.lists(st.sampled_from([" ", ". ", "! ", "\n\n", "。", ", "]), max_size=200)
@@ -43,14 +46,24 @@ def test_a_text_ten_times_as_long_has_ten_times_the_windows() -> None:
     assert 9 * short <= long <= 11 * short
 
 
-def test_blank_text_has_no_window() -> None:
-    assert windows("", 5) == windows(" \n\t ", 5) == []
+pytestmark = pytest.mark.slow
 
 
-def test_a_quote_of_a_long_window_is_about_its_nearest_sentence() -> None:
-    filler = "Something else entirely is the topic here. " * 30
-    text = f"{filler}Refunds take 14 days. {filler}"
-    quote = quote_of(text, "Do refunds take 14 days?")
-    assert "Refunds take 14 days." in quote
-    assert len(quote) <= 1000
-    assert quote in text
+def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    return sum(x * y for x, y in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+
+
+async def test_texts_about_the_same_are_nearer_without_key_or_download(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    embedder = open_embedder("wordllama")
+    found = await embedder.embed(
+        ["How long does a refund take?", "When do I get my money back?", "Cats purr. \ud800", ""]
+    )
+    await embedder.aclose()
+    refund, money, cats, nothing = found.vectors
+    assert cosine(refund, money) > cosine(refund, cats)
+    assert set(nothing) == {0.0}
+    assert embedder.identity.computes

@@ -1,15 +1,14 @@
-"""Reports as JSON lines, CSV and Parquet."""
+"""Reports as JSON lines, CSV, Parquet and a page."""
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,9 @@ from ragtrace.budget import load_prices
 from ragtrace.cli.judging import Reports
 from ragtrace.cli.options import ReportOptions
 from ragtrace.errors import ConfigError
-from ragtrace.model import VerdictLabel
+from ragtrace.model import (
+    VerdictLabel,
+)
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report
 from tests.unit.reports.judged_answers import (
     ABOUT,
@@ -27,7 +28,6 @@ from tests.unit.reports.judged_answers import (
     failure,
     judged,
     of_outcome,
-    result,
     texts,
     write,
 )
@@ -61,16 +61,6 @@ def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type:
         assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == json_rows(path)
 
 
-@given(answers)
-def test_any_text_survives_csv(found: list) -> None:  # type: ignore[type-arg]
-    with TemporaryDirectory() as folder:
-        rows = csv_rows(write(Path(folder) / "r.csv", *found))
-    assert [(row["question"], row["answer"]) for row in rows] == [
-        (each.record.question, each.record.answer) for each in found
-    ]
-    assert [row["contradicted"] for row in rows] == ["1"] * len(found)
-
-
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
@@ -88,35 +78,6 @@ def test_any_text_survives_csv(found: list) -> None:  # type: ignore[type-arg]
 def test_no_cell_is_a_formula(tmp_path: Path, text: str, cell: str) -> None:
     written = write(tmp_path / "r.csv", judged(question=text)).read_bytes()
     assert f",{cell},".encode() in written
-
-
-def test_what_failed_or_was_not_eligible_has_a_row_with_its_reason(tmp_path: Path) -> None:
-    found = (of_outcome(failure()), judged(score=None), of_outcome(failure(), result(0.5, metric="other")))
-    rows = json_rows(write(tmp_path / "r.jsonl", *found))
-    assert [(row["label"], row["reason"]) for row in rows] == [
-        ("error", "judge_timeout"),
-        ("skipped", "no_claims"),
-        ("pass", ""),
-    ]
-    labels = [[metric["label"] for metric in row["metrics"].values()] for row in rows]
-    assert labels == [["error"], ["skipped"], ["error", "pass"]]
-
-
-def test_what_has_no_form_in_a_file_is_replaced(tmp_path: Path) -> None:
-    odd = judged(answer="a\ud800b", ratio=float("nan"))
-    (row,) = json_rows(write(tmp_path / "r.jsonl", odd))
-    told = row["judged"]
-    assert (told["record"]["answer"], told["evaluation"]["outcomes"][0]["details"]) == ("a\ufffdb", {})
-    assert parquet_rows(write(tmp_path / "r.parquet", odd)) == [row]
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_rows_are_added_after_those_of_an_earlier_run(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"r{suffix}"
-    write(path, judged(0))
-    write(path, judged(1))
-    rows = json_rows(path) if suffix == ".jsonl" else csv_rows(path)
-    assert [row["record_id"] for row in rows] == ["record 0", "record 1"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -146,12 +107,6 @@ def test_only_the_owner_may_read_a_report(tmp_path: Path, suffix: str) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet", ".html"])
-def test_a_report_that_is_abandoned_leaves_nothing(tmp_path: Path, suffix: str) -> None:
-    open_report(tmp_path / f"r{suffix}", ABOUT).abandon()
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".html"])
 def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"r{suffix}", judged(0))
@@ -161,34 +116,6 @@ def test_an_earlier_report_stands_until_the_new_one_is_whole(tmp_path: Path, suf
     assert path.read_bytes() == before
     report.close(RunEnd())
     assert path.read_bytes() != before
-
-
-@pytest.mark.slow
-def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path) -> None:
-    left_out = SkippedAnswers(what="sampled out", number=3, unit="answer", why="by the rate")
-    ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
-    path = write(tmp_path / "r.parquet", *(judged(number) for number in range(1001)), ending=ending)
-    metadata = pyarrow.parquet.read_metadata(path)
-    assert (metadata.num_row_groups, metadata.num_rows) == (2, 1001)
-    assert json.loads(metadata.metadata[b"ragtrace.report"]) == {
-        "version": 2,
-        "cut_short": "it was stopped",
-        "left_out": {"sampled out": 3},
-    }
-
-
-def test_a_library_that_is_missing_is_named_before_anything_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install .*\[parquet\]"):
-        open_report(tmp_path / "r.parquet", ABOUT)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_suffix_that_is_no_report_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ends with \.html, \.jsonl, \.csv, \.parquet"):
-        open_report(tmp_path / "r.txt", ABOUT)
 
 
 @pytest.fixture
@@ -215,3 +142,72 @@ def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
     assert path.read_bytes() == whole
     assert "of 3 answers with a score" in Page(other).text
     assert "cannot be written, so it ends here: File too large" in capsys.readouterr().err
+
+
+def test_a_library_that_is_missing_is_named_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install .*\[parquet\]"):
+        open_report(tmp_path / "r.parquet", ABOUT)
+    assert not list(tmp_path.iterdir())
+
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_text_under_judgment_is_never_markup(tmp_path: Path) -> None:
+    text = f"{SCRIPT} \"quoted\" & 'so on'"
+    hostile = judged(
+        score=0.0,
+        answer=text,
+        chunk=text,
+        question=text,
+        verdict=a_verdict(VerdictLabel.CONTRADICTED, text, text),
+    )
+    about = replace(ABOUT, source=SCRIPT, judge=SCRIPT, metrics=(SCRIPT,), selection={"--tag": SCRIPT})
+    page = Page(write(tmp_path / "r.html", hostile, about=about))
+    assert not {"script", "img"} & {*page.tags}
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert page.text.count(SCRIPT) >= 8
+
+
+def test_the_page_stands_alone(tmp_path: Path) -> None:
+    page = Page(write(tmp_path / "r.html", judged(score=0.0)))
+    assert not {"script", "link", "img", "iframe"} & {*page.tags}
+    assert {value for name, value in page.attributes if name == "href"} == {
+        *("#main", "#totals", "#metric1", "#worst", "#left-out", "#cost"),
+        *("#a1-claim1", "#a1-chunk1"),
+    }
+    policy = next(value for _, value in page.attributes if value and value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_the_mean_is_weighted_and_says_of_how_many_answers(tmp_path: Path) -> None:
+    found = [judged(number, 0.0, probability=1.0) for number in range(10)]
+    found += [judged(number, 1.0, probability=0.1) for number in range(10, 20)]
+    page = Page(write(tmp_path / "r.html", *found))
+    assert "Mean 0.91 , 95 % interval" in page.text
+    assert "of 20 answers with a score" in page.text
+    assert "Pass 91 %" in page.text
+    assert "Each answer is weighted by one over its sampling probability" in page.text
+
+
+def test_what_was_not_judged_is_told_with_its_reason(tmp_path: Path) -> None:
+    left_out = SkippedAnswers(what="sampled out", number=7, unit="answer", why="by the rate")
+    ending = RunEnd(cut_short="it was stopped", left_out=(left_out,))
+    found = (of_outcome(failure()), judged(1, None), judged(2, None))
+    text = Page(write(tmp_path / "r.html", *found, ending=ending)).text
+    assert "This run ended before its end: it was stopped." in text
+    assert "ineligible: no claims 2 answers the answer states nothing that can be checked" in text
+    assert "failed: judge timeout 1 answer" in text
+    assert "sampled out 7 answers by the rate" in text
+    assert "No answer has a score." in text
+
+
+def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    verdict = a_verdict(VerdictLabel.UNSUPPORTED, "y" * 10, None)
+    path = write(tmp_path / "r.html", judged(score=0.0, answer="y" * 10 + long, chunk=long, verdict=verdict))
+    assert path.stat().st_size < 50_000
+    assert "998,000 characters are not shown" in Page(path).text
