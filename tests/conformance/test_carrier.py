@@ -16,14 +16,12 @@ from ragtrace.traces.trace import Scope, Span
 from tests.unit.traces.builders import (
     MS,
     START_NS,
-    TRACE_ID,
     a_chunk_verdict,
     a_claim,
     a_failure,
     a_record,
     a_result,
     an_evaluation,
-    span_id,
 )
 
 DATA = Path(__file__).parent.parent / "data"
@@ -75,13 +73,6 @@ def test_carrier_is_the_golden_one() -> None:
     assert decode(golden.read_bytes()) == (span,), f"run once with {REGENERATE}=1 if this is meant"
     assert encode([span]) == golden.read_bytes()
     assert json.loads(encode_json([span])) == json.loads(readable.read_text())
-
-
-@pytest.mark.parametrize("evaluation", EVALUATIONS)
-def test_openinference_carrier_has_one_link_to_its_target_and_is_an_evaluator(evaluation: Evaluation) -> None:
-    span = a_carrier(evaluation)
-    assert [(link.trace_id, link.span_id) for link in span.links] == [(TRACE_ID, span_id(3))]
-    assert span.attributes["openinference.span.kind"] == "EVALUATOR"
 
 
 @pytest.mark.parametrize("evaluation", EVALUATIONS)

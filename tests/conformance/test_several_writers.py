@@ -17,14 +17,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ragtrace.answers.index_rows import put
-from ragtrace.answers.sums import fold
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Limits, Sampler
-from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
+from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
@@ -34,7 +32,6 @@ from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, ke
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S, HOURS
 from tests.stores.victim import SAMPLE, SINK, SPAN
-from tests.unit.answers.rows import a_row
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8
@@ -230,18 +227,6 @@ async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -
         await store.aclose()
 
 
-async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
-    both = (one.drift, two.drift)
-    assert [await each.claim("v", now_ns=9, every_ns=1) for each in both] == [True, False]
-    await one.drift.end_claim("v")
-    assert [await each.claim("v", now_ns=9, every_ns=1) for each in reversed(both)] == [True, False]
-    await two.aclose()
-    assert await one.drift.claim("v", now_ns=9, every_ns=1)
-    await one.aclose()
-
-
 @pytest.mark.parametrize("is_second", [False, True])
 async def test_the_names_of_an_answer_stay_while_another_process_deletes_the_last_that_had_them(
     postgres: Postgres, *, is_second: bool
@@ -285,30 +270,6 @@ async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
         job = Job(trace_id=part.trace_id, span_id=SPAN, sample=SAMPLE)
         await store.decide_trace(part.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
     return parts
-
-
-def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    with server.connect() as making, server.connect() as other:
-        create(making)
-        with PostgresDb(making, 1) as one, PostgresDb(other, 2) as two:
-            for db in (one, two):
-                db.execute("SELECT set_config('search_path', 'ragtrace', false)")
-                db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(db.writer)])
-                db.execute("SET lock_timeout = '1s'")
-                put(db, a_row(db.writer))
-                db.execute("COMMIT").fetchall()
-                db.execute("BEGIN")
-            assert fold(one, at_once=9, is_open=True) == 1
-            two.execute("SELECT set_config('ragtrace.writer', '3', false)")
-            put(two, a_row(3))
-            assert fold(two, at_once=9, is_open=True) == 0
-            for db in (one, two):
-                db.execute("COMMIT").fetchall()
-            while fold(two, at_once=9, is_open=True):
-                pass
-            sums = "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
-            assert two.execute(sums).fetchall() == [(1, 3), (24, 3)]
 
 
 def await_traces(said: Path, number: int) -> None:

@@ -76,20 +76,6 @@ async def test_many_may_send_at_once(bench: Bench, tmp_path: Path) -> None:
         await sink.aclose()
 
 
-@SINKS
-async def test_closing_twice_and_unused_is_harmless(bench: Bench, tmp_path: Path) -> None:
-    async with bench(tmp_path) as (sink, _):
-        await sink.aclose()
-        await sink.aclose()
-
-
-@SINKS
-async def test_name_is_for_people(bench: Bench, tmp_path: Path) -> None:
-    async with bench(tmp_path) as (sink, _):
-        assert sink.name
-        await sink.aclose()
-
-
 @pytest.mark.slow
 @SINKS
 async def test_what_was_accepted_before_shut_down_is_at_the_receiver(bench: Bench, tmp_path: Path) -> None:

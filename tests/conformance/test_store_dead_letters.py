@@ -19,13 +19,6 @@ async def test_a_message_that_comes_again_is_counted_once(store: Store) -> None:
     assert (await store.ledger()).dead_letters == {"not_otlp": 1}
 
 
-async def test_the_newest_dead_letters_come_first(store: Store) -> None:
-    letters = [replace(LETTER, partition=9 - number, offset=number) for number in range(3)]
-    for letter in letters:
-        await store.note_dead_letter(letter, now_ns=1)
-    assert await store.dead_letters(2) == (letters[2], letters[1])
-
-
 async def test_dead_letters_are_told_to_no_tenant(store: Store) -> None:
     await store.note_dead_letter(LETTER, now_ns=1)
     assert (await store.ledger("acme")).dead_letters == {}

@@ -6,16 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace import semconv
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, Sample, VerdictCounts
-from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.records import (
-    HoldMode,
     IndexSize,
     Job,
     JudgedInput,
@@ -115,14 +112,6 @@ async def test_a_judged_answer_has_a_row_and_its_carrier(store: Store) -> None:
     assert await carriers(store) == await valid(store) == [FIRST]
 
 
-async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "failed:judge_refused", outbox_items={}, now_ns=3)
-    assert (await store.index_size()).rows == 0
-
-
 async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place) -> None:
     await judge_one(store)
     await store.aclose()
@@ -139,15 +128,6 @@ async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: Store)
     await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
     await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1), kept=kept())
     assert (await valid(store), await carriers(store)) == ([], [])
-
-
-async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    for _ in range(2):
-        await store.finish(job, "judged", outbox_items={}, now_ns=3, kept=kept())
-    assert (await valid(store), await carriers(store)) == ([FIRST], [FIRST])
 
 
 async def test_carriers_go_with_the_spans_and_rows_stay(store: Store) -> None:
@@ -177,43 +157,11 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
     await store.aclose()
 
 
-async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: Store) -> None:
-    await judge_one(store)
-    theirs = f"{TRACE}@acme"
-    await append(store, theirs)
-    await settle(store, replace(JOB, trace_id=theirs))
-    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
-    await judge(store, KeptCarrier(summary=summary, payload=encode([carrier_span(SECOND)])))
-    assert (await store.index_size()).rows == 2
-    assert (await carriers(store), await carriers(store, "acme")) == ([FIRST], [SECOND])
-    assert await store.content.get(f"{TRACE}@globex") is None
-
-
 async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:
     await judge_one(store)
     await settle(store, replace(JOB, record_sha256="other"), slices=2)
     await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
     assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
-
-
-async def test_scores_on_the_answer_span_are_superseded_by_the_next_carrier(place: Place) -> None:
-    store = await place.open(forward_to=["sink"])
-    ref = SpanRef(span_id=SPAN, parent_span_id=None)
-    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN)]), spans=(ref,))
-    await store.append([part], forward={}, now_ns=1, holding=HoldMode.NEW)
-    await settle(store, JOB)
-    addition = encode_addition(Addition(span_id=SPAN, attributes={"ragtrace.pass": True}))
-    await judge(store, kept(), addition=addition)
-    await settle(store, replace(JOB, record_sha256="other"), slices=2)
-    await judge(store, kept(SECOND, supersedes=SPAN), slices=2)
-    found = await valid(store)
-    told = [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in await content_of(store)]
-    await store.aclose()
-    assert (found, told) == ([SECOND], [None, FIRST])
-
-
-async def content_of(store: Store) -> list[Span]:
-    return list((await store.content.kept(AnswerKey(TRACE, SPAN))).carriers)
 
 
 async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(
@@ -254,16 +202,3 @@ async def test_a_trace_is_opened_with_its_tenant(store: Store) -> None:
     assert len([trace async for trace in store.content.traces()]) == 2
     with pytest.raises(ReadError, match="several tenants"):
         await store.content.get(spans[0].trace_id)
-
-
-async def test_an_answer_names_its_tenant_where_no_token_does(store: Store) -> None:
-    spans = rag_trace(0)
-    ref = SpanRef(span_id=SPAN, parent_span_id=None)
-    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN), *spans]), spans=(ref,))
-    await store.append([part], forward={}, now_ns=1)
-    await settle(store, replace(JOB, tenant="acme"))
-    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
-    await judge(store, replace(kept(), summary=summary))
-    assert await carriers(store, "acme") == [FIRST]
-    assert await carriers(store, "other") == []
-    assert await store.content.get(f"{TRACE}@acme") is not None

@@ -12,7 +12,6 @@ from ragtrace_collector.ledger import Delivery, State
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
-    Outcome,
     QuarantineReason,
     QuarantineRecord,
     TraceReport,
@@ -57,16 +56,6 @@ async def test_a_trace_that_was_read_at_a_crash_is_read_alone(place: Place) -> N
     await store.end_look(("t1",))
     assert await store.look_alone("t2")
     await store.aclose()
-
-
-async def test_a_decision_ends_the_suspicion_and_a_look(place: Place) -> None:
-    store = await crashed(place, "t1")
-    await store.look_alone("t1")
-    await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
-    await store.aclose()
-    again = await place.open()
-    assert await again.look(("t1",)) == {}
-    await again.aclose()
 
 
 async def test_no_suspect_is_leased_while_another_is_read(place: Place) -> None:
@@ -148,15 +137,6 @@ async def test_answers_are_reported_longer_than_their_traces(store: Store) -> No
     assert await store.trace_report("t1") == TraceReport(trace=None)
 
 
-async def test_traces_are_found_by_how_they_begin_and_by_tenant(store: Store) -> None:
-    keys = (f"ab1{'0' * 29}", f"ab1{'0' * 29}@acme", f"ab2{'0' * 29}@acme", f"cd1{'0' * 29}@other")
-    await store.append([part(key) for key in keys], forward={}, now_ns=1)
-    assert await store.find_traces("ab", limit=9) == keys[:3]
-    assert await store.find_traces("ab", limit=2) == keys[:2]
-    assert await store.find_traces("ab1", limit=9, tenant="acme") == (keys[1],)
-    assert await store.find_traces("ef", limit=9) == ()
-
-
 async def test_a_tenant_sees_its_own_answers_and_traces_alone(store: Store) -> None:
     await queue(store, job_of("t1@acme", tenant="acme"), job_of("t2@other", tenant="other"))
     await store.append([part(f"{3:032x}@acme")], forward={"sink": b"original"}, now_ns=3)
@@ -164,24 +144,6 @@ async def test_a_tenant_sees_its_own_answers_and_traces_alone(store: Store) -> N
     assert (own.seen, own.pending, own.open_traces, own.outbox_items) == (1, 1, 1, {})
     assert own.adds_up
     assert (await store.ledger()).seen == 2
-
-
-async def test_the_ledger_since_a_time_counts_stored_answers_by_service(store: Store) -> None:
-    await queue(store, job_of("t1"), now_ns=2)
-    await queue(store, job_of("t2", service="help"), job_of("t3"), now_ns=5)
-    recent = await store.ledger(since_ns=5)
-    assert recent.by(lambda account: account.service) == {"help": 1, "shop": 1}
-    assert (recent.seen, recent.oldest_pending_ns, (await store.ledger()).oldest_pending_ns) == (2, 5, 2)
-
-
-async def test_sums_outlive_the_rows_that_they_count(store: Store) -> None:
-    await queue(store, job_of("t1"))
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "failed:judge_timeout", outbox_items={}, now_ns=4)
-    await store.expire(decided_before_ns=9, ended_before_ns=9)
-    ledger = await store.ledger()
-    assert (ledger.adds_up, ledger.seen, ledger.by_name()["failed:judge_timeout"]) == (True, 1, 1)
-    assert (await store.ledger(since_ns=0)).seen == 0
 
 
 async def test_what_is_unfinished_is_what_is_due_leased_or_undelivered(store: Store) -> None:
@@ -223,19 +185,3 @@ async def test_other_settings_of_another_collector_are_seen_while_it_runs(postgr
             assert await other.differs("b")
             assert await store.differs("a")
         assert not await store.differs("a")
-
-
-async def test_the_latest_time_is_the_latest_that_was_written(store: Store) -> None:
-    assert await store.latest_ns() == 0
-    await store.append([part("t1")], forward={"sink": b"1"}, now_ns=5)
-    assert await store.latest_ns() == 5
-    outcome = Outcome(span_id="s1", outcome="sampled_out")
-    await store.decide_trace("t1", jobs=[], outcomes=[outcome], keep_spans=True, now_ns=7)
-    assert await store.latest_ns() == 7
-    await store.reject(await store.outbox_items("sink", 1), reason="400", now_ns=9)
-    assert await store.latest_ns() == 9
-
-
-async def test_an_empty_store_accepts_spans(store: Store) -> None:
-    await store.check()
-    assert (await store.undecided(), await store.latest_ns()) == ((), 0)

@@ -8,7 +8,7 @@ import pytest
 
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.records import Job, JudgedInput, Outcome, TraceDecided
+from ragtrace_collector.store.records import Job, JudgedInput, TraceDecided
 from ragtrace_collector.store.store import Store
 
 JOB = Job(
@@ -68,13 +68,6 @@ async def test_the_same_record_is_not_judged_again(store: Store) -> None:
     assert await counted(store) == {"judged": 1}
 
 
-async def test_an_answer_without_revisions_left_stays_as_it_was_judged(store: Store) -> None:
-    await append(store)
-    await settle(store, replace(JOB, revisions_left=0), slices=1)
-    await judge(store)
-    assert (await settle(store, replace(OTHER, revisions_left=0), slices=2)).revised == 0
-
-
 async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
@@ -82,14 +75,6 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     await settle(store, OTHER, slices=2)
     await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1))
     assert await counted(store) == {"queued": 1}
-
-
-async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("other", 2))
-    assert await counted(store) == {"judged": 1}
 
 
 @pytest.mark.parametrize("is_judged", [True, False], ids=["judged", "waiting"])
@@ -117,24 +102,6 @@ async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Sto
     assert await counted(store) == {"queued": 1}
 
 
-async def test_an_answer_that_moves_back_is_an_answer_again(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1)
-    await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    await settle(store, JOB, slices=3, moved={"s2": "s1"})
-    (job,) = await store.take_jobs(9, now_ns=4)
-    assert job.span_id == "s1"
-
-
-async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1, moved={})
-    await settle(store, slices=2, moved={"s1": None})
-    left_out = [Outcome(span_id="s1", outcome="sampled_out")]
-    await store.decide_trace("t1", jobs=[], outcomes=left_out, keep_spans=True, now_ns=3, slices=3)
-    assert await counted(store) == {"sampled_out": 1}
-
-
 async def test_an_answer_whose_spans_were_forgotten_rests(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
@@ -157,13 +124,6 @@ async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: Store) ->
     assert (await store.spans("t1")).payloads == ()
 
 
-async def test_a_trace_that_goes_on_stays_unsettled(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1, goes_on=True)
-    assert await store.undecided() == ("t1",)
-    assert await counted(store) == {"queued": 1}
-
-
 async def test_a_trace_that_lost_spans_is_marked(store: Store) -> None:
     await append(store)
     assert not (await store.spans("t1")).is_cut
@@ -171,21 +131,6 @@ async def test_a_trace_that_lost_spans_is_marked(store: Store) -> None:
     assert (await store.spans("t1")).is_cut
     assert (await store.spans("t2")).is_cut
     assert await store.undecided() == ("t1",)
-
-
-async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1)
-    await append(store, cut=("t1",))
-    (job,) = await store.take_jobs(9, now_ns=4)
-    assert (job.slices, job.is_cut) == (2, True)
-
-
-async def test_a_trace_says_whether_its_answers_were_decided_about(store: Store) -> None:
-    await append(store)
-    assert not (await store.spans("t1")).has_jobs
-    await settle(store, JOB, slices=1)
-    assert (await store.spans("t1")).has_jobs
 
 
 async def test_a_carrier_that_nothing_supersedes_yet_waits_for_what_does(store: Store) -> None:

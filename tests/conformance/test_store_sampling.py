@@ -12,7 +12,6 @@ from ragtrace_collector.sampling import (
     LeftOutAnswer,
     LowAnswer,
     SamplingChanges,
-    UsefulWindows,
     WindowRow,
 )
 from ragtrace_collector.store.records import Job, Outcome, RelatedAnswer
@@ -52,15 +51,6 @@ async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place:
     assert (set(windows), low) == ({ROW._replace(seen=6), ROW._replace(tenant="")}, ())
 
 
-async def test_windows_outside_the_horizon_of_their_period_are_forgotten(store: Store) -> None:
-    rows = tuple(ROW._replace(start_ns=start_ns) for start_ns in (0, 60, 120))
-    other = ROW._replace(period="tenant", start_ns=0)
-    await store.sampling.save(SamplingChanges(windows=(*rows, other)))
-    await store.sampling.save(SamplingChanges(windows=(ROW,), horizons=(UsefulWindows("minute", 60, 120),)))
-    windows, _ = await store.sampling.load(now_ns=1)
-    assert set(windows) == {*rows[1:], other}
-
-
 async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Place) -> None:
     first = await place.open()
     await first.sampling.select_related(LOW, [], now_ns=1)
@@ -74,14 +64,6 @@ async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Plac
     await second.aclose()
     assert early == (replace(LOW, span_id="s8", until_ns=50), replace(LOW, remaining=2))
     assert (late, after) == ((replace(LOW, remaining=2),), ())
-
-
-async def test_a_low_answer_belongs_to_the_store_and_not_to_its_caller(store: Store) -> None:
-    mine = replace(LOW)
-    await store.sampling.select_related(mine, [], now_ns=1)
-    mine.remaining = 0
-    ((kept,), (again,)) = [(await store.sampling.load(now_ns=1))[1] for _ in range(2)]
-    assert (kept.remaining, again.remaining) == (3, 3)
 
 
 async def test_earlier_decisions_come_with_their_samples(store: Store) -> None:
@@ -108,14 +90,6 @@ async def test_candidates_are_the_newest_that_were_sampled_out_each_once(store: 
     assert found == (RelatedAnswer(2, "t2", "s1", "acme"), RelatedAnswer(1, "t1", "s1", "acme"))
     assert await store.sampling.candidates(["session", "chunk"], limit=1) == found[:1]
     assert await store.sampling.candidates([], limit=9) == ()
-
-
-async def test_an_answer_whose_spans_are_gone_is_no_candidate(store: Store) -> None:
-    await leave_out(store, "t1", ["session"], seen_ns=1)
-    await store.expire(decided_before_ns=9, ended_before_ns=0)
-    assert await store.sampling.candidates(["session"], limit=9) == ()
-    await store.append([part("t1")], forward={}, now_ns=10)
-    assert await store.sampling.candidates(["session"], limit=9) == ()
 
 
 async def test_a_related_answer_is_queued_once_and_counted_anew(store: Store) -> None:

@@ -58,14 +58,6 @@ async def test_turns_are_in_the_order_of_their_time_whenever_they_come(store: St
     assert await store.sessions.session(SessionName(session="other")) is None
 
 
-async def test_one_id_of_two_tenants_is_two_sessions(store: Store) -> None:
-    other = SessionName(session="s", tenant="b")
-    await finish(store, a_turn(1), now_ns=1)
-    await finish(store, a_turn(2, name=other), now_ns=2)
-    assert await turns(store) == [b"turn 1"]
-    assert await turns(store, other) == [b"turn 2"]
-
-
 async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2), now_ns=200)
@@ -129,14 +121,6 @@ async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> 
     assert await store.sessions.forget(before_ns=101) == 1
     assert await turns(store) == []
     assert await turns(store, SessionName(session="open")) == [b"turn 2"]
-
-
-async def test_the_turns_of_a_forgotten_session_are_in_no_later_one(store: Store) -> None:
-    await finish(store, a_turn(1), now_ns=100)
-    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
-    assert await store.sessions.forget(before_ns=101) == 1
-    await finish(store, a_turn(2, name=SessionName(session="later")), now_ns=200)
-    assert await turns(store, SessionName(session="later")) == [b"turn 2"]
 
 
 async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:

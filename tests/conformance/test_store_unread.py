@@ -34,13 +34,6 @@ async def test_a_trace_is_counted_once_under_the_producer_that_it_has_now(store:
     assert await counted(store) == {"shop": 0, "desk": 0}
 
 
-async def test_the_trace_with_the_most_parts_is_told(store: Store) -> None:
-    for trace_id, mapping in (("t1", {"question": "q", "answer": "a"}), ("t2", {"question": "x"})):
-        await decide(store, trace_id, unread("shop", **mapping))
-    (account,) = (await store.ledger()).unread
-    assert (account.number, account.mapping) == (2, {"question": "q", "answer": "a"})
-
-
 async def test_each_tenant_sees_its_own(store: Store) -> None:
     await decide(store, "t1@acme", unread("shop"))
     await decide(store, "t1@other", unread("desk"))

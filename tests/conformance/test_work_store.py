@@ -27,12 +27,6 @@ async def queue_one(store: Store, trace_id: str = "t1", *, now_ns: int = 1) -> N
     await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
 
 
-async def test_spans_come_back_in_order_of_arrival(store: Store) -> None:
-    await store.append([part("t1", b"1"), part("t2", b"x")], forward={}, now_ns=1)
-    await store.append([part("t1", b"2")], forward={}, now_ns=2)
-    assert (await store.spans("t1")).payloads == (b"1", b"2")
-
-
 async def test_what_was_acknowledged_is_there_after_a_restart(store: Store, place: Place) -> None:
     await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
     await store.aclose()
@@ -59,13 +53,6 @@ async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: St
     again = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
     assert again == TraceDecided(queued=0, ended=0)
     assert len(await store.take_jobs(10, now_ns=3)) == 1
-
-
-async def test_a_leased_job_is_not_leased_twice(store: Store) -> None:
-    await queue_one(store)
-    (job,) = await store.take_jobs(10, now_ns=2)
-    assert (job.span_id, job.sample, job.attempts) == ("s1", SAMPLE, 0)
-    assert await store.take_jobs(10, now_ns=2) == ()
 
 
 async def test_a_lease_ends_with_the_process(store: Store, place: Place) -> None:
@@ -110,73 +97,6 @@ async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(store:
     assert leased == [[1], [1], [1], [0]]
 
 
-async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
-    store: Store, place: Place
-) -> None:
-    for number in range(3):
-        await queue_one(store, f"t{number}")
-    await store.aclose()
-    await (await crashed(place)).aclose()
-    reopened = await crashed(place)
-    crashes = []
-    while jobs := await reopened.take_jobs(10, now_ns=9):
-        crashes += [job.crashes for job in jobs]
-        await reopened.finish(jobs[0], "judged", outbox_items={}, now_ns=9)
-    await reopened.aclose()
-    assert sorted(crashes) == [1, 1, 2]
-
-
-async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: Store, place: Place) -> None:
-    await queue_one(store, "t1")
-    await store.aclose()
-    reopened = await crashed(place)
-    (suspect,) = await reopened.take_jobs(10, now_ns=9)
-    await reopened.give_back(suspect)
-    await queue_one(reopened, "t2", now_ns=0)
-    (other,) = await reopened.take_jobs(10, now_ns=0)
-    assert await reopened.take_jobs(10, now_ns=9) == ()
-    await reopened.finish(other, "judged", outbox_items={}, now_ns=9)
-    (alone,) = await reopened.take_jobs(10, now_ns=9)
-    await reopened.aclose()
-    assert (other.trace_id, alone.trace_id, alone.crashes) == ("t2", "t1", 1)
-
-
-async def test_who_gives_a_job_back_has_not_crashed(store: Store, place: Place) -> None:
-    await queue_one(store)
-    (job,) = await store.take_jobs(1, now_ns=2)
-    await store.give_back(job)
-    await store.aclose()
-    reopened = await place.open()
-    (again,) = await reopened.take_jobs(1, now_ns=2)
-    await reopened.aclose()
-    assert (again.crashes, again.attempts) == (0, 0)
-
-
-async def test_a_job_that_has_ended_is_not_given_back(store: Store) -> None:
-    await queue_one(store)
-    (job,) = await store.take_jobs(1, now_ns=2)
-    await store.finish(job, "judged", outbox_items={}, now_ns=3)
-    await store.give_back(job)
-    assert await store.take_jobs(1, now_ns=4) == ()
-
-
-async def test_waiting_uses_up_no_attempt(store: Store) -> None:
-    await queue_one(store)
-    (job,) = await store.take_jobs(1, now_ns=2)
-    await store.postpone(job, due_ns=3, reason="over_budget", failed=False)
-    (again,) = await store.take_jobs(1, now_ns=3)
-    assert (again.attempts, again.reason) == (0, "over_budget")
-
-
-async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(store: Store) -> None:
-    await queue_one(store)
-    (job,) = await store.take_jobs(1, now_ns=2)
-    await store.postpone(job, due_ns=100, reason="judge_refused", failed=False)
-    assert await store.take_jobs(1, now_ns=50, seen_before_ns=job.seen_ns) == ()
-    (old,) = await store.take_jobs(1, now_ns=50, seen_before_ns=job.seen_ns + 1)
-    assert old.span_id == job.span_id
-
-
 async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
@@ -214,16 +134,6 @@ async def test_parcels_are_read_in_bounded_portions(store: Store) -> None:
         sizes.append([len(outbox_item.payload) for outbox_item in portion])
         await store.delivered(portion)
     assert sizes == [[500], [600], [2_000], [10]]
-
-
-async def test_delivered_and_rejected_parcels_leave_the_queue(store: Store) -> None:
-    for payload in (b"1", b"2", b"3"):
-        await store.append([], forward={"sink": payload}, now_ns=1)
-    first, second, third = await store.outbox_items("sink", 10)
-    await store.delivered([first])
-    await store.reject([second], reason="no", now_ns=2)
-    assert await store.outbox_items("sink", 10) == (third,)
-    assert (await store.ledger()).by_name()["rejected"] == 1
 
 
 async def test_an_outcome_is_recorded_once(store: Store) -> None:

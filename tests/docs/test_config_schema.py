@@ -51,10 +51,6 @@ def faults(document: Any, validator: Draft202012Validator = WHOLE) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
 
 
-def test_it_is_a_schema() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
-
-
 def test_the_default_configuration_keeps_to_it() -> None:
     assert faults(yaml.safe_load(run("collector", "--print-config").stdout)) == []
 

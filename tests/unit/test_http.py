@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -93,13 +92,6 @@ async def test_a_redirect_is_a_reply_that_names_its_host(location: str, host: st
     assert len(server.requests) == 1
 
 
-async def test_what_is_no_redirect_points_nowhere() -> None:
-    for sent in (Sent(status=304), Sent(status=201, headers={"location": "http://other.test"})):
-        with hostile_server(sent) as server:
-            async with client() as opened:
-                assert redirected_to(await opened.get(server.url)) is None
-
-
 async def test_a_login_in_the_url_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("", "httpx"):  # a collector in another test may have made it quiet
         caplog.set_level(logging.DEBUG, logger=name)
@@ -124,14 +116,6 @@ async def test_the_proxy_of_the_environment_is_asked_within_the_same_bounds(
                 await opened.get("http://judge.test/v1")
     (line, _, _) = proxy.requests[0]
     assert line.startswith("GET http://judge.test/v1 ")
-
-
-async def test_many_requests_at_once_have_a_connection_each() -> None:
-    with hostile_server(Sent(body=b"{}")) as server:
-        many = open_client(timeout_s=PATIENCE_S, most_bytes=MOST, most_connections=200)
-        async with many as opened, asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(opened.get(server.url)) for _ in range(120)]
-    assert [task.result().content for task in asked] == [b"{}"] * 120
 
 
 async def test_an_sdks_own_client_is_made_of_the_same_options() -> None:
@@ -226,11 +210,6 @@ async def jaeger(answers: Answers) -> AsyncIterator[JaegerGrpcReader]:
     finally:
         await reader.aclose()
         await server.stop(None)
-
-
-async def test_a_jaeger_that_is_away_for_a_while_is_asked_again_over_grpc() -> None:
-    async with jaeger(Answers(away=5)) as reader:
-        assert [await reader.services() for _ in range(2)] == [("shop",)] * 2
 
 
 async def test_a_jaeger_that_stays_away_is_given_up_with_the_number_of_attempts() -> None:

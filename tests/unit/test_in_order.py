@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ragtrace.errors import InputError
 from ragtrace.pipeline import map_in_order
 
 
@@ -16,24 +15,6 @@ async def numbers(count: int, *, then: Exception | None = None) -> AsyncIterator
         yield number
     if then is not None:
         raise then
-
-
-async def test_results_come_in_the_order_of_the_items_whoever_is_first() -> None:
-    turns = [asyncio.Event() for _ in range(4)]
-    turns[3].set()
-    results: list[int] = []
-
-    async def work(number: int) -> int:
-        await turns[number].wait()
-        if number:
-            turns[number - 1].set()
-        return number
-
-    async def emit(number: int) -> None:
-        results.append(number)
-
-    await map_in_order(numbers(4), work, emit, concurrency=4)
-    assert results == [0, 1, 2, 3]
 
 
 async def test_no_more_run_at_once_than_allowed_and_few_are_read_ahead() -> None:
@@ -58,37 +39,6 @@ async def test_no_more_run_at_once_than_allowed_and_few_are_read_ahead() -> None
 
     await map_in_order(source(), work, emit, concurrency=3)
     assert (most, read) == (3, 500)
-
-
-async def test_a_result_is_emitted_while_the_source_waits_for_its_next_item() -> None:
-    seen = asyncio.Event()
-
-    async def source() -> AsyncIterator[int]:
-        yield 1
-        await seen.wait()
-
-    async def work(number: int) -> int:
-        return number
-
-    async def emit(_number: int) -> None:
-        seen.set()
-
-    await map_in_order(source(), work, emit, concurrency=1)
-    assert seen.is_set()
-
-
-async def test_what_came_before_a_bad_item_is_emitted_before_the_error() -> None:
-    results: list[int] = []
-
-    async def work(number: int) -> int:
-        return number
-
-    async def emit(number: int) -> None:
-        results.append(number)
-
-    with pytest.raises(InputError, match="line 3"):
-        await map_in_order(numbers(2, then=InputError("line 3")), work, emit, concurrency=8)
-    assert results == [0, 1]
 
 
 @pytest.mark.parametrize("place", ["work", "emit"])

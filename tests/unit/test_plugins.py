@@ -144,13 +144,6 @@ def test_a_metric_without_what_the_port_declares_is_told_to_inherit_it() -> None
         metric_named("./my_ragtrace_plugin.py:Undeclared")
 
 
-async def test_a_metric_given_as_an_object_is_told_so_too() -> None:
-    from my_ragtrace_plugin import Undeclared  # type: ignore[import-not-found]
-
-    with pytest.raises(ConfigError, match=UNDECLARED):
-        await evaluate(RECORD, metrics=[Undeclared()], judge=ScriptedJudge())
-
-
 async def test_a_metric_that_inherits_the_port_has_its_defaults() -> None:
     metric = metric_named("./my_ragtrace_plugin.py:Declared")
     assert (metric.needs, metric.uses, metric.prompts, metric.pass_when) == ((), None, {}, None)
@@ -169,11 +162,6 @@ def test_an_embedder_is_found_by_address() -> None:
         open_embedder("./my_ragtrace_plugin.py:open_nothing")
     with pytest.raises(ConfigError, match="there is no embedder 'opnai'"):
         open_embedder("opnai:small")
-
-
-def test_a_file_is_run_once(tmp_path: Path) -> None:
-    file = tmp_path / "my_ragtrace_plugin.py"
-    assert type(metric_named(f"{file}:Strict")) is type(metric_named("./my_ragtrace_plugin.py:Strict"))
 
 
 def test_a_file_is_looked_for_beside_what_names_it(tmp_path: Path) -> None:
@@ -217,14 +205,6 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
 def test_what_is_wrong_with_a_judge_is_said(spec: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         open_judge(spec)
-
-
-async def test_an_embedder_given_by_name_is_opened_for_the_metric_that_needs_it() -> None:
-    named = "./my_ragtrace_plugin.py:Embedder"
-    [result] = (
-        await evaluate(RECORD, metrics=["question_similarity"], judge=ScriptedJudge(), embedder=named)
-    ).results
-    assert result.score is not None
 
 
 @pytest.mark.parametrize(

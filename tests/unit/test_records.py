@@ -48,11 +48,6 @@ def test_a_context_may_bring_its_id_score_and_metadata(tmp_path: Path) -> None:
     assert chunk.metadata == {"tags": ("x",), "page": {"n": 1}}
 
 
-def test_what_is_absent_is_none(tmp_path: Path) -> None:
-    [record] = read(tmp_path, {"contexts": None, "answer": None})
-    assert (record.question, record.answer, record.chunks) == (None, None, ())
-
-
 def test_odd_text_is_read(tmp_path: Path) -> None:
     lines = [b'\xef\xbb\xbf{"answer": "a\\u0000b"}', b" ", b'{"answer": "x\\ud800y \\ud83d\\ude00"}\r', b""]
     assert [record.answer for record in read(tmp_path, *lines)] == ["a\0b", "x\ufffdy \U0001f600"]
@@ -86,16 +81,6 @@ def test_a_bad_line_is_named_with_its_field(line: Any, told: str, tmp_path: Path
     assert "SECRET" not in str(caught.value)
 
 
-def test_one_text_is_one_context_whatever_its_name(tmp_path: Path) -> None:
-    names = ["contexts", "context", "retrieved_contexts", "retrieval_context"]
-    rows = [
-        *({name: "t"} for name in names),
-        {"contexts": "t", "context": ["t"]},
-        {"contexts": {"text": "t"}},
-    ]
-    assert [[chunk.text for chunk in record.chunks] for record in read(tmp_path, *rows)] == [["t"]] * 6
-
-
 def test_an_empty_name_gives_way_to_another(tmp_path: Path) -> None:
     [record] = read(tmp_path, {"question": None, "input": "q", "contexts": None, "context": "c"})
     assert (record.question, record.chunks[0].text) == ("q", "c")
@@ -104,15 +89,6 @@ def test_an_empty_name_gives_way_to_another(tmp_path: Path) -> None:
 def test_no_list_of_contexts_is_a_gap_and_an_empty_one_is_none(tmp_path: Path) -> None:
     absent, null, empty = read(tmp_path, {"answer": "a"}, {"contexts": None}, {"contexts": []})
     assert [[gap.part for gap in each.gaps] for each in (absent, null, empty)] == [[Part.CONTEXT]] * 2 + [[]]
-
-
-def test_records_before_a_bad_line_are_given(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"id": "ok"}\nnonsense')
-    records = read_records(path)
-    assert next(records).id == "ok"
-    with pytest.raises(InputError):
-        next(records)
 
 
 @pytest.mark.parametrize("name", ["nowhere.jsonl", "."])

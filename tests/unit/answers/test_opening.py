@@ -18,9 +18,8 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
-from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanLink, Trace
 from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
@@ -92,16 +91,6 @@ def test_revision_comes_first_and_the_superseded_version_is_kept() -> None:
     ]
 
 
-def test_answer_held_back_is_opened_with_its_record() -> None:
-    key, made = the_key(), a_carrier(mode="hold")
-    spans = decode(add_to_spans(encode(SPANS), {key.span_id: encode_addition(addition_of(made))}))
-    opened = open_answer(Trace.of(TRACE_ID, spans), key, RULES, read_from="a test")
-    assert opened.record == the_record()
-    (version,) = opened.versions
-    assert [result.score for result in version.judged.evaluation.results] == [0.5]
-    assert version.evaluation_id == made.span_id
-
-
 def test_claims_are_shown_if_the_record_cannot_be_read_any_more() -> None:
     opened = open_answer(Trace.of(TRACE_ID, [a_carrier()]), the_key(), RULES, read_from="a test")
     assert (opened.record.answer, opened.record.chunks) == (None, ())
@@ -167,31 +156,6 @@ def of_tenant(span: Span, tenant: str) -> Span:
     return replace(
         span, resource=Resource(attributes={**span.resource.attributes, "ragtrace.tenant": tenant})
     )
-
-
-def test_spans_of_another_tenant_under_the_same_ids_are_left_out() -> None:
-    own = [of_tenant(span, "acme") for span in (*SPANS, a_carrier())]
-    other = of_tenant(replace(feedback(0xFA, the_key().span_id), name="secret"), "other")
-    forged = of_tenant(
-        replace(a_carrier(later(BAD, "9", 99)), span_id="9" * 16, name="evaluation pass"), "other"
-    )
-    opened = open_answer(
-        Trace.of(TRACE_ID, (*own, other, forged)), the_key("acme"), RULES, read_from="a test"
-    )
-    assert len(opened.versions) == 1
-    assert not opened.feedback
-    assert opened.trace is not None
-    assert not [span for span in opened.trace.spans if span.name == "secret"]
-    with pytest.raises(AnswerGone):
-        open_answer(Trace.of(TRACE_ID, own), the_key("other"), RULES, read_from="a test")
-
-
-def test_carriers_that_supersede_each_other_are_all_shown() -> None:
-    first, second = a_carrier(), a_carrier(later(BAD, "2", 60))
-    first = replace(first, attributes={**first.attributes, "ragtrace.eval.supersedes": second.span_id})
-    second = replace(second, attributes={**second.attributes, "ragtrace.eval.supersedes": first.span_id})
-    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
-    assert [version.is_valid for version in opened.versions] == [False, False]
 
 
 OWNERS = st.sampled_from(["acme", "other", None])

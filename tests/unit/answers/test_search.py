@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from ragtrace.reports import RunEnd, RunInfo, open_report
 from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
-from ragtrace.traces.trace import Scope, Span, Trace
+from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import START_NS, rag_trace
 from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
@@ -90,32 +89,6 @@ async def test_file_is_searched_for_carriers_of_both_modes(tmp_path: Path) -> No
     assert [summary.service for summary in summaries] == ["other"]
     summaries, _ = await found(address, since_ns=START_NS + DAY_NS, until_ns=START_NS + 2 * DAY_NS)
     assert summaries == []
-
-
-async def test_held_answer_has_the_same_summary_as_its_carrier(tmp_path: Path) -> None:
-    (held,), _ = await found(a_file(tmp_path, judged_trace(1, mode="hold")))
-    (appended,), _ = await found(a_file(tmp_path, judged_trace(1)))
-    assert replace(held, judged_ns=0) == replace(appended, judged_ns=0)
-
-
-async def test_feedback_is_on_the_summary_of_its_answer(tmp_path: Path) -> None:
-    spans = judged_trace(1)
-    thumb = Span(
-        trace_id=spans[0].trace_id,
-        span_id="00000000000000fb",
-        parent_span_id=spans[-1].parent_span_id,
-        name="feedback down",
-        start_ns=START_NS + DAY_NS,
-        end_ns=START_NS + DAY_NS,
-        attributes={
-            "openinference.span.kind": "EVALUATOR",
-            "ragtrace.feedback.name": "thumbs",
-            "ragtrace.feedback.label": "down",
-        },
-        scope=Scope(name="ragtrace"),
-    )
-    (summary,), _ = await found(a_file(tmp_path, (*spans, thumb)))
-    assert summary.feedback == "down"
 
 
 async def test_part_of_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -189,12 +162,3 @@ async def test_back_end_that_fails_says_how_far_the_search_came() -> None:
         with pytest.raises(ReadError, match="a bad block"):
             assert [summary async for summary in search] == []
     assert not any(progress.is_done for progress in told)
-
-
-async def test_tempo_is_asked_for_carriers_of_every_schema_version() -> None:
-    with http_server(tempo(judged_trace(1))) as server:
-        await found(f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 10**9, service='a "shop"')
-    path = next(path for path, _, _ in server.requests if path.startswith("/api/search"))
-    assert (
-        "ragtrace.schema.version+%21%3D+nil+%26%26+resource.service.name+%3D+%22a+%5C%22shop%5C%22%22" in path
-    )

@@ -39,20 +39,6 @@ def test_overlapping_marks_name_every_claim_over_a_passage_the_worst_first() -> 
     ]
 
 
-def test_what_is_folded_can_be_unfolded() -> None:
-    text = "".join(chr(97 + number % 26) for number in range(5_000))
-    assert "".join(piece.hidden + piece.text for piece in pieces(text, [])) == text
-
-
-def test_a_claim_that_two_metrics_use_is_shown_once_with_both() -> None:
-    verdict = a_verdict(VerdictLabel.SUPPORTED)
-    both = (result(1.0, verdict=verdict), result(0.0, verdict=verdict, metric="hallucination"))
-    shown = shown_answer(of_outcome(*both))
-    assert [(claim.number, claim.metrics) for claim in shown.claims] == [
-        (1, ("faithfulness", "hallucination"))
-    ]
-
-
 def test_of_thousands_of_claims_the_worst_are_shown_in_the_order_of_the_answer() -> None:
     found = result(0.5)
     verdicts = tuple(

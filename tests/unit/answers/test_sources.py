@@ -235,13 +235,6 @@ async def test_store_gives_the_spans_of_a_tenant_and_its_kept_carriers() -> None
     assert memory.asked == [f"{TRACE_ID}@acme", f"{TRACE_ID}@other"]
 
 
-async def test_places_are_asked_in_turn(tmp_path: Path) -> None:
-    path = otlp_file(tmp_path, CARRIER)
-    source = first_of(of_store(Memory(spans=())), open_source(f"file:{path}"))
-    assert source.name == f"store:ragtrace.db, then otlp-file:{path}"
-    assert (await opened(source)).read_from == f"otlp-file:{path}"
-
-
 async def test_place_with_claims_only_is_asked_last(tmp_path: Path) -> None:
     without_spans = of_store(Memory(CARRIER, spans=()))
     path = otlp_file(tmp_path, CARRIER)
@@ -250,18 +243,6 @@ async def test_place_with_claims_only_is_asked_last(tmp_path: Path) -> None:
     found = await opened(first_of(without_spans, of_store(Memory(spans=()))))
     assert found.read_from == "store:ragtrace.db"
     assert "can no longer be read" in found.notices[0]
-
-
-async def test_where_it_looked_is_told() -> None:
-    gone = of_store(Memory(spans=()))
-    with pytest.raises(AnswerGone) as raised:
-        await opened(first_of(gone, gone))
-    assert str(raised.value).count("store:ragtrace.db has no trace") == 2
-    with http_server(lambda _: HttpAnswer()) as server:
-        down = open_source(f"jaeger:{server.url}")
-    with pytest.raises(ReadError, match=r"cannot be reached.*; store:ragtrace.db has no trace") as told:
-        await opened(first_of(gone, down))
-    assert not isinstance(told.value, AnswerGone)
 
 
 @pytest.mark.parametrize(

@@ -69,12 +69,6 @@ async def test_trace_is_read_in_every_form_of_answer(body: str) -> None:
     assert server.requests[-1][0] == f"/api/v3/traces/{TRACE_ID}?raw_traces=true"
 
 
-async def test_trace_that_jaeger_has_not_is_none_and_a_shortened_id_is_filled_up() -> None:
-    with http_server(jaeger(NOT_FOUND)) as server:
-        assert await got(server, "  AB12 ") is None
-    assert server.requests[-1][0] == "/api/v3/traces/" + "0" * 28 + "ab12?raw_traces=true"
-
-
 @pytest.mark.parametrize("trace_id", ["", "xyz", "../../admin", "a" * 33])
 async def test_what_is_no_trace_id_is_never_asked_for(trace_id: str) -> None:
     with pytest.raises(InputError, match="not a trace id"):
@@ -153,13 +147,6 @@ async def test_credentials_go_with_every_request_and_refused_ones_are_named_and_
 async def test_listing_every_trace_is_refused_with_a_reason() -> None:
     with pytest.raises(ReadError, match="name the trace ids"):
         [trace async for trace in JaegerReader("http://127.0.0.1:9").traces()]
-
-
-@pytest.mark.parametrize(
-    "source", ["jaeger:http://localhost:16686", "http://localhost:16686", "https://j.example.com"]
-)
-def test_address_chooses_jaeger(source: str) -> None:
-    assert isinstance(open_reader(source), JaegerReader)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +257,3 @@ async def test_windows_have_no_gap_and_say_if_they_are_cut(times: list[int], lim
     missing = {number for number in range(len(times)) if str(number) not in ids}
     assert len(ids) == len(set(ids))
     assert all(any(each.since_ns <= times[number] < each.until_ns for each in cut) for number in missing)
-
-
-async def test_only_the_shortest_window_is_cut() -> None:
-    (cut,) = (window for window in await searched([5_000] * 9, 4) if window.is_cut)
-    assert cut.until_ns - cut.since_ns <= Stored.shortest_ns

@@ -169,13 +169,6 @@ async def test_scores_of_an_old_trace_stand_on_the_trace_by_its_own_id() -> None
     assert "observationId" not in score
 
 
-async def test_failure_is_a_word_and_never_a_number() -> None:
-    trace = await got(langfuse_v3(OLD_TRACE, OLD_OBSERVATIONS), OLD_TRACE["id"])
-    scores = {score["name"]: score for _, _, score in await sent(verdict_on(trace, failing=True))}
-    failed = scores["context_precision.label"]
-    assert (failed["value"], failed["dataType"]) == ("error", "CATEGORICAL")
-
-
 @VERSIONS
 async def test_what_was_scored_before_is_known_again(version: Version) -> None:
     spans = recorded("langfuse.langfuse-langchain")
@@ -214,14 +207,6 @@ async def test_search_follows_cursors_in_version_4() -> None:
             named = await reader.search(replace(DAY, operation="VectorStoreRetriever"))
     assert list(roots.found) == list(named.found) == [trace_id]
     assert sum("name=VectorStoreRetriever" in path for path, _, _ in server.requests) == len(spans)
-
-
-async def test_more_traces_than_fit_into_a_page_are_parted_down_to_a_second() -> None:
-    with http_server(langfuse_v3(OLD_TRACE, [])) as server:
-        async with aclosing(LangfuseReader(server.url, traces_at_once=1)) as reader:
-            assert (await reader.search(DAY)).is_cut
-            moment = await reader.search(replace(DAY, until_ns=10**9))
-    assert (len(moment.found), moment.is_cut) == (2, False)
 
 
 @pytest.mark.parametrize("query", [replace(DAY, service="shop"), replace(DAY, tags={"tier": "gold"})])

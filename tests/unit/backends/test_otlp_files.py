@@ -18,8 +18,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends import OtlpFileReader, OtlpFileSink, open_reader
-from ragtrace.errors import InputError, ReadError, SendRejected, SendRetryable
+from ragtrace.backends import OtlpFileReader, OtlpFileSink
+from ragtrace.errors import InputError, ReadError, SendRetryable
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import rag_trace
@@ -48,11 +48,6 @@ async def read(path: Path) -> list[Trace]:
     return [trace async for trace in OtlpFileReader(path).traces()]
 
 
-async def test_each_request_is_one_line_of_otlp_json(path: Path) -> None:
-    await write(path, FIRST, SECOND)
-    assert path.read_text() == f"{encode_json([FIRST])}\n{encode_json([SECOND])}\n"
-
-
 async def test_what_was_written_is_read_back_from_a_folder_that_was_made(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "traces.jsonl"
     await write(path, FIRST, SECOND)
@@ -77,30 +72,11 @@ async def test_line_that_a_crash_cut_is_taken_back(path: Path, length: int) -> N
     assert path.read_bytes() == whole + encode_json([THIRD]).encode() + b"\n"
 
 
-async def test_line_without_its_line_break_is_kept(path: Path) -> None:
-    path.write_text(encode_json([FIRST]))
-    await write(path, SECOND)
-    assert await read(path) == [a_trace(FIRST, SECOND)]
-
-
-async def test_text_of_another_program_is_left_alone(path: Path) -> None:
-    path.write_text("# notes")
-    await write(path, FIRST)
-    assert path.read_text().splitlines()[0] == "# notes"
-
-
 async def test_spans_that_come_again_are_not_doubled(path: Path) -> None:
     await write(path, FIRST, SECOND, FIRST)
     await write(path, FIRST, SECOND)  # as after a crash
     await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))
     assert path.read_text().splitlines() == [encode_json([span]) for span in (FIRST, SECOND, THIRD)]
-
-
-async def test_a_line_longer_than_the_tail_is_remembered(path: Path) -> None:
-    large = a_span(9, attributes={"text": "x" * 3_000_000})
-    await write(path, FIRST, large)
-    await write(path, large)
-    assert len(path.read_text().splitlines()) == 2
 
 
 async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
@@ -112,54 +88,15 @@ async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
     assert path.read_bytes() == whole + encode_json([large]).encode() + b"\n"
 
 
-async def test_bytes_that_are_no_otlp_are_rejected(path: Path) -> None:
-    with pytest.raises(SendRejected, match="accepts only OTLP requests"):
-        await OtlpFileSink(path).send(b"\xff\xff")
-    assert not path.exists()
-
-
 async def test_place_that_cannot_be_written_is_retryable(tmp_path: Path) -> None:
     sink = OtlpFileSink(tmp_path)
     with pytest.raises(SendRetryable, match="cannot be written"):
         await sink.send(encode([FIRST]))
 
 
-async def test_trace_is_found_by_its_id(path: Path) -> None:
-    other = Trace.of("1" * 32, [])
-    await write(path, FIRST, SECOND)
-    reader = open_reader(f"otlp-file:{path}")
-    assert await reader.get(TRACE_ID.upper()) == a_trace(FIRST, SECOND)
-    assert await reader.get(other.trace_id) is None
-    await reader.aclose()
-
-
-@pytest.mark.parametrize(
-    "bad", [b"{", b"\xff\xfe", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}', b"[]"]
-)
-async def test_bad_line_is_named_with_file_and_number(path: Path, bad: bytes) -> None:
-    path.write_bytes(encode_json([FIRST]).encode() + b"\n\n" + bad + b"\n")
-    with pytest.raises(InputError, match=r"traces\.jsonl, line 3: "):
-        await read(path)
-
-
 async def test_missing_file_is_a_read_error(path: Path) -> None:
     with pytest.raises(ReadError, match="cannot be read: No such file"):
         await read(path)
-
-
-async def test_traces_end_with_their_last_spans(path: Path) -> None:
-    other = replace(a_span(7), trace_id=OTHER_ID)
-    await write(path, FIRST, other, SECOND)
-    assert await read(path) == [Trace.of(OTHER_ID, [other]), a_trace(FIRST, SECOND)]
-
-
-async def test_what_is_appended_while_the_file_is_read_is_left_alone(path: Path) -> None:
-    await write(path, FIRST)
-    found = []
-    async for trace in OtlpFileReader(path).traces():
-        found.append(trace)
-        await write(path, SECOND)
-    assert found == [a_trace(FIRST)]
 
 
 @pytest.mark.slow
@@ -186,11 +123,6 @@ async def test_pipe_is_read_too(tmp_path: Path) -> None:
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, encode_json([FIRST, SECOND])))
     assert await read(pipe) == [a_trace(FIRST, SECOND)]
     await writing
-
-
-async def test_empty_file_and_foreign_signals_hold_no_traces(path: Path) -> None:
-    path.write_text(json.dumps({"resourceLogs": []}) + "\n\n")
-    assert await read(path) == []
 
 
 @pytest.mark.parametrize("form", ["lines", "gzip", "several lines", "protobuf"])

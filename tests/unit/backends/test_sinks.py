@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from ragtrace.backends import MemorySink, OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
+from ragtrace.backends import OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
 from ragtrace.errors import ConfigError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.ports import SpanSink
 from ragtrace.traces.otlp import encode
@@ -146,20 +146,6 @@ async def test_page_of_a_proxy_with_status_200_confirms_nothing() -> None:
     with http_server(lambda _: HttpAnswer(body=b"<html>ok</html>")) as server:
         await refused(OtlpHttpSink(server.url), SendUnconfirmed, "is not OTLP")
     assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("endpoint", ["grpc://127.0.0.1:9", "http://127.0.0.1:9"])
-async def test_nobody_at_home_is_retryable(endpoint: str) -> None:
-    await refused(open_sink(endpoint, timeout_s=5), SendRetryable)
-
-
-async def test_memory_sink_fails_as_planned_and_then_keeps_everything() -> None:
-    sink = MemorySink(failures=[SendRetryable("busy"), SendRejected("no")])
-    for failure in (SendRetryable, SendRejected):
-        with pytest.raises(failure):
-            await sink.send(REQUEST)
-    await sink.send(REQUEST)
-    assert sink.spans == (a_span(1),)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 from ragtrace import semconv
 from ragtrace.backends import MemorySink
-from ragtrace.backfill import Progress, ResumableRun, Selection, SpanId, backfill, dry_run, span_ids
+from ragtrace.backfill import Progress, ResumableRun, Selection, SpanId, backfill, dry_run
 from ragtrace.conversations import SessionSettings
 from ragtrace.errors import ConfigError, SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgedAnswer
 from ragtrace.pipeline import Evaluator
-from ragtrace.ports import Judge, Metric, Page, TraceQuery
-from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
-from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules
+from ragtrace.ports import Metric, Page, TraceQuery
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.trace import Span, Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, plain_trace, rag_trace, trace_id
 
@@ -49,32 +48,6 @@ async def test_every_stored_answer_gets_its_verdict_in_its_own_trace() -> None:
     assert (report.traces, report.records, report.judged, report.sent) == (2, 2, 2, 2)
     assert report.labels == {"pass": 1, "fail": 1}
     assert report.is_clean
-
-
-async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled() -> None:
-    sink = MemorySink()
-    (chosen,) = [number for number in range(2) if keeps(trace_id(number), 0.5)][:1]
-    await backfill(
-        StoredTraces(rag_trace(chosen)),
-        sink,
-        evaluator=PLAIN,
-        selection=Selection(sampling=SamplingPlan(ratio=0.5)),
-    )
-    attributes = sink.spans[0].attributes
-    assert attributes["ragtrace.eval.mode"] == "backfill"
-    assert attributes["ragtrace.sample.rule"] == "ratio"
-    assert attributes["ragtrace.sample.probability"] == 0.5
-
-
-async def test_rules_choose_what_the_collector_would_choose() -> None:
-    sink = MemorySink()
-    errors = Rule(name="asked", attributes={"ragtrace.kind": ValueTest(("rag",))}, rate=1.0)
-    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=ValueTest(("x",)))))
-    report = await backfill(
-        StoredTraces(rag_trace(0), plain_trace(1)), sink, evaluator=PLAIN, selection=Selection(sampling=plan)
-    )
-    assert [span.attributes["ragtrace.sample.rule"] for span in sink.spans] == ["asked"]
-    assert report.records == report.judged + report.sampled_out
 
 
 @pytest.mark.parametrize("where", ["source", "destination"])
@@ -114,22 +87,6 @@ async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_trie
     assert not report.is_clean
 
 
-@pytest.mark.parametrize(
-    ("trace", "reason", "carriers"),
-    [
-        pytest.param(rag_trace(answer=None), "no_content", 1, id="answer not recorded"),
-        pytest.param(rag_trace(retrieves=False), "no_retrieval", 1, id="nothing retrieved"),
-    ],
-)
-async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
-    trace: Trace, reason: str, carriers: int
-) -> None:
-    sink = MemorySink()
-    report = await backfill(StoredTraces(trace), sink, evaluator=PLAIN)
-    assert (report.ineligible, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
-    assert report.is_clean
-
-
 async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named() -> None:
     asked = Selection(trace_ids=(trace_id(0), trace_id(7)))
     report = await backfill(
@@ -137,13 +94,6 @@ async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named
     )
     assert (report.traces, report.without_record, report.not_found) == (1, 1, [trace_id(7)])
     assert not report.is_clean
-
-
-async def test_limit_stops_after_so_many_new_answers() -> None:
-    sink = MemorySink()
-    stored = StoredTraces(*(rag_trace(number) for number in range(5)))
-    await backfill(stored, sink, evaluator=PLAIN, selection=Selection(limit=2))
-    assert [span.trace_id for span in sink.spans] == [trace_id(0), trace_id(1)]
 
 
 @pytest.mark.slow
@@ -202,20 +152,6 @@ async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
     assert shown == [trace_id(number) for number in range(20)]
 
 
-async def test_answers_are_found_where_a_mapping_says() -> None:
-    own = {"app.q": "How long?", "app.hits": (RIGHT,), "app.a": RIGHT}
-    trace = Trace.of(trace_id(0), [replace(plain_trace(0).spans[0], attributes=own)])
-    mapping = AttributeMapping(
-        question=(AttributePath("app.q"),),
-        context=(AttributePath("app.hits"),),
-        answer=(AttributePath("app.a"),),
-    )
-    selection = Selection(rules=ExtractRules(mapping=mapping))
-    sink = MemorySink()
-    report = await backfill(StoredTraces(trace), sink, evaluator=PLAIN, selection=selection)
-    assert (report.judged, [span.name for span in sink.spans]) == (1, ["evaluation pass"])
-
-
 async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> None:
     stored = StoredTraces(rag_trace(0), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3))
     judge = ScriptedJudge()
@@ -224,23 +160,6 @@ async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> No
     done = await backfill(stored, MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=judge))
     assert (plan.judged, plan.ineligible, plan.records) == (done.judged, done.ineligible, done.records)
     assert (plan.sent, plan.labels, plan.usage.calls) == (0, {}, 0)
-
-
-async def test_rehearsal_knows_what_the_real_judge_has_judged_already() -> None:
-    sink = MemorySink()
-    judge: Judge = ScriptedJudge()
-    await backfill(StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=judge))
-    judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    assert (
-        await dry_run(judged, evaluator=Evaluator(metrics=METRICS, judge=judge))
-    ).report.already_evaluated == 1
-
-
-async def test_span_ids_are_those_of_the_source() -> None:
-    assert await span_ids(StoredTraces(rag_trace())) == {
-        SpanId(trace_id(0), "0000000000000001"),
-        SpanId(trace_id(0), "0000000000000002"),
-    }
 
 
 EVALUATOR = Evaluator(metrics=(metric_named("faithfulness"),), judge=ScriptedJudge())

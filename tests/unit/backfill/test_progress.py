@@ -73,14 +73,6 @@ async def test_turns_far_apart_under_one_id_are_sessions_of_their_own(tmp_path: 
     assert found == [[0, 500], [4_500, 5_000]]
 
 
-async def test_another_evaluator_has_turns_of_its_own(tmp_path: Path) -> None:
-    with Progress(tmp_path / "progress.db") as progress:
-        await KeptTurns(progress=progress, evaluator="v").add(a_turn(1))
-        other = KeptTurns(progress=progress, evaluator="w")
-        assert list(other.sessions(NAME, SETTINGS)) == []
-        assert other.open(before_ns=10**18) == []
-
-
 async def test_texts_come_back_from_a_carrier_and_are_not_lost_to_one_without(tmp_path: Path) -> None:
     with Progress(tmp_path / "progress.db") as progress:
         kept = KeptTurns(progress=progress, evaluator="v")
@@ -147,16 +139,6 @@ def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
             with Progress(Path(folder) / "progress.db") as progress:
                 asyncio.run(all_at_once(progress, wanted))
                 assert LIMIT.exceeded_by(progress.spent("run")) is None
-
-
-def test_a_run_that_begins_anew_has_spent_nothing(tmp_path: Path) -> None:
-    with Progress(tmp_path / "progress.db") as progress:
-        progress.begin("run", since_ns=0, until_ns=1)
-        asyncio.run(progress.spend("run", Spend(calls=3, tokens=5, usd_nano=7)))
-        asyncio.run(progress.spend("run", Spend(calls=-1)))
-        assert progress.spent("run") == Spend(calls=2, tokens=5, usd_nano=7)
-        progress.begin("run", since_ns=0, until_ns=1)
-        assert progress.spent("run") == Spend()
 
 
 async def test_a_request_larger_than_a_whole_limit_of_a_run_is_never_made(tmp_path: Path) -> None:
