@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -85,23 +84,6 @@ async def test_scores_that_come_after_the_release_are_a_carrier(store: Store) ->
     assert await sent_to(store) == [encode([ROOT]), b"carrier"]
 
 
-async def test_an_answer_that_is_postponed_is_not_waited_for(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await store.postpone(JOB, due_ns=10_000, reason="judge_timeout")
-    assert await sent_to(store) == [encode([ROOT])]
-
-
-async def test_spans_that_were_not_settled_yet_are_waited_for(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await hold(store, GENERATION, now_ns=25)
-    await finish(store)
-    assert await sent_to(store) == []
-    await settle(store, JOB)
-    assert len(await sent_to(store)) == 2
-
-
 async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: Store) -> None:
     traces = [rag_trace(number) for number in range(4)]
     for number, spans in enumerate(traces):
@@ -118,29 +100,6 @@ async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set
     await hold(store, ROOT, now_ns=1_000)
     assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == ReleasedTraces(0, 0)
     assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == ReleasedTraces(1, 0)
-
-
-async def hold_and_settle(store: Store, number: int) -> list[Job]:
-    traces = [rag_trace(each) for each in range(number)]
-    jobs = [replace(JOB, trace_id=root.trace_id, span_id=root.span_id) for root, *_ in traces]
-    for spans, job in zip(traces, jobs, strict=True):
-        await hold(store, *spans)
-        await store.decide_trace(job.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=20)
-    return jobs
-
-
-async def check_that_each_is_told(store: Store, jobs: Sequence[Job], is_on_span: Sequence[bool]) -> None:
-    sent = await sent_to(store)
-    assert sum(b"ragtrace.pass" in payload for payload in sent) == sum(is_on_span)
-    assert sent.count(b"carrier") == len(jobs) - sum(is_on_span)
-
-
-async def test_a_score_is_on_a_span_or_a_carrier_when_its_trace_is_released_meanwhile(store: Store) -> None:
-    jobs = await hold_and_settle(store, 60)
-    releasing = [store.release(before_ns=99, now_ns=99, most_bytes=PLENTY, limit=9) for _ in range(8)]
-    finishing = [finish(store, job) for job in jobs]
-    done = await asyncio.gather(*releasing[:4], *finishing, *releasing[4:])
-    await check_that_each_is_told(store, jobs, done[4:-4])
 
 
 async def test_held_traces_are_there_after_a_restart_and_released_once(place: Place) -> None:

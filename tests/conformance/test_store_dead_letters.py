@@ -19,12 +19,6 @@ async def test_a_message_that_comes_again_is_counted_once(store: Store) -> None:
     assert (await store.ledger()).dead_letters == {"not_otlp": 1}
 
 
-async def test_dead_letters_are_told_to_no_tenant(store: Store) -> None:
-    await store.note_dead_letter(LETTER, now_ns=1)
-    assert (await store.ledger("acme")).dead_letters == {}
-    assert (await store.ledger(since_ns=5)).dead_letters == {"not_otlp": 1}
-
-
 async def test_sums_outlive_the_rows(store: Store) -> None:
     await store.note_dead_letter(LETTER, now_ns=1)
     await store.note_dead_letter(replace(LETTER, offset=8, reason="empty"), now_ns=5)

@@ -41,12 +41,6 @@ async def test_a_run_is_due_when_the_last_one_of_its_version_is_old(store: Store
     assert await store.drift.claim("w", now_ns=10, every_ns=5)
 
 
-async def test_a_new_baseline_has_no_runs_before_it(store: Store) -> None:
-    await store.drift.add_run(RUN)
-    await store.drift.begin_baseline()
-    assert await store.drift.runs() == ()
-
-
 async def test_the_first_model_is_no_change_and_another_one_is_a_change_once(store: Store) -> None:
     assert await store.drift.see_models([seen("m-1"), seen("m-1", "fp")]) == ()
     assert await store.drift.see_models([seen("m-2", at=5)]) == (seen("m-2", at=5),)

@@ -24,7 +24,7 @@ from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 
-TRACE, SPAN, OTHER_SPAN = f"{0xA1:032x}", f"{0xB1:016x}", f"{0xB2:016x}"
+TRACE, SPAN = f"{0xA1:032x}", f"{0xB1:016x}"
 FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"
 JOB = Job(
     trace_id=TRACE,
@@ -105,13 +105,6 @@ async def judge_one(store: Store, found: KeptCarrier | None = None) -> None:
     await judge(store, found or kept())
 
 
-async def test_a_judged_answer_has_a_row_and_its_carrier(store: Store) -> None:
-    assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
-    await judge_one(store)
-    assert await store.index_size() == IndexSize(rows=1, oldest_ns=HOUR_NS)
-    assert await carriers(store) == await valid(store) == [FIRST]
-
-
 async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place) -> None:
     await judge_one(store)
     await store.aclose()
@@ -119,21 +112,6 @@ async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place)
     found = await reopened.index_size(), await carriers(reopened), await valid(reopened)
     await reopened.aclose()
     assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), [FIRST], [FIRST])
-
-
-async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
-    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1), kept=kept())
-    assert (await valid(store), await carriers(store)) == ([], [])
-
-
-async def test_carriers_go_with_the_spans_and_rows_stay(store: Store) -> None:
-    await judge_one(store)
-    assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 1
-    assert (await carriers(store), await valid(store)) == ([], [FIRST])
 
 
 @pytest.mark.parametrize(
@@ -162,16 +140,6 @@ async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store
     await settle(store, replace(JOB, record_sha256="other"), slices=2)
     await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
     assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
-
-
-async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(
-    store: Store,
-) -> None:
-    await judge_one(store)
-    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
-    assert await valid(store) == [FIRST]
-    await judge(store, kept(SECOND, span=OTHER_SPAN, supersedes=FIRST), slices=2)
-    assert await valid(store) == [SECOND]
 
 
 @pytest.mark.parametrize("span", [SPAN, ""], ids=["on the answer", "on the trace"])

@@ -8,13 +8,12 @@ import pytest
 
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.ledger import Delivery, State
+from ragtrace_collector.ledger import Delivery
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
     QuarantineReason,
     QuarantineRecord,
-    TraceReport,
 )
 from ragtrace_collector.store.store import Store
 from tests.backends.postgres_server import Postgres
@@ -55,20 +54,6 @@ async def test_a_trace_that_was_read_at_a_crash_is_read_alone(place: Place) -> N
     assert not await store.look_alone("t2")
     await store.end_look(("t1",))
     assert await store.look_alone("t2")
-    await store.aclose()
-
-
-async def test_no_suspect_is_leased_while_another_is_read(place: Place) -> None:
-    first = await place.open()
-    await queue(first, job_of("t1"))
-    await first.take_jobs(9, now_ns=3)
-    await first.aclose()
-    store = await crashed(place, "t2")
-    assert await store.look_alone("t2")
-    assert await store.take_jobs(9, now_ns=3) == ()
-    await store.end_look(("t2",))
-    assert len(await store.take_jobs(9, now_ns=3)) == 1
-    assert not await store.look_alone("t2")
     await store.aclose()
 
 
@@ -126,39 +111,6 @@ async def test_a_report_on_an_open_trace_has_its_spans(store: Store) -> None:
     assert (trace.is_open, report.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
 
 
-async def test_answers_are_reported_longer_than_their_traces(store: Store) -> None:
-    await queue(store, job_of("t1"))
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "judged", outbox_items={}, now_ns=4)
-    await store.expire(decided_before_ns=9, ended_before_ns=4)
-    report = await store.trace_report("t1")
-    assert (report.trace, [answer.state for answer in report.answers]) == (None, [State.JUDGED])
-    await store.expire(decided_before_ns=9, ended_before_ns=5)
-    assert await store.trace_report("t1") == TraceReport(trace=None)
-
-
-async def test_a_tenant_sees_its_own_answers_and_traces_alone(store: Store) -> None:
-    await queue(store, job_of("t1@acme", tenant="acme"), job_of("t2@other", tenant="other"))
-    await store.append([part(f"{3:032x}@acme")], forward={"sink": b"original"}, now_ns=3)
-    own = await store.ledger("acme")
-    assert (own.seen, own.pending, own.open_traces, own.outbox_items) == (1, 1, 1, {})
-    assert own.adds_up
-    assert (await store.ledger()).seen == 2
-
-
-async def test_what_is_unfinished_is_what_is_due_leased_or_undelivered(store: Store) -> None:
-    await queue(store, job_of("t1"), job_of("t2"))
-    await store.append([], forward={"sink": b"original"}, now_ns=3)
-    assert await store.unfinished(now_ns=1) == 1
-    assert await store.unfinished(now_ns=3) == 3
-    job, other = await store.take_jobs(2, now_ns=3)
-    assert await store.unfinished(now_ns=1) == 3
-    await store.finish(job, "judged", outbox_items={}, now_ns=4)
-    await store.postpone(other, due_ns=9, reason="judge_timeout")
-    await store.reject(await store.outbox_items("sink", 1), reason="400", now_ns=4)
-    assert await store.unfinished(now_ns=4) == 0
-
-
 @pytest.mark.slow
 async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres: Postgres) -> None:
     place = PostgresPlace(postgres, postgres.new_database())
@@ -173,15 +125,3 @@ async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres:
             assert await other.unfinished(now_ns=3) == 1
             await other.give_back(job)
         assert await store.unfinished(now_ns=3) == 2
-
-
-@pytest.mark.slow
-async def test_other_settings_of_another_collector_are_seen_while_it_runs(postgres: Postgres) -> None:
-    place = PostgresPlace(postgres, postgres.new_database())
-    async with aclosing(await place.open()) as store:
-        assert not await store.differs("a")
-        async with aclosing(await place.open()) as other:
-            assert not await other.differs("a")
-            assert await other.differs("b")
-            assert await store.differs("a")
-        assert not await store.differs("a")

@@ -60,14 +60,6 @@ async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: 
     assert (again.carriers, again.replaces, again.revisions_left, again.attempts) == (1, "c1", 0, 0)
 
 
-async def test_the_same_record_is_not_judged_again(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1)
-    await judge(store)
-    assert (await settle(store, JOB, slices=2)).revised == 0
-    assert await counted(store) == {"judged": 1}
-
-
 async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
@@ -88,18 +80,6 @@ async def test_an_answer_that_moves_is_counted_once(store: Store, is_judged: boo
     assert (settled.queued, settled.moved) == (1, 1)
     assert (job.span_id, job.replaces, job.carriers) == ("s2", "c1" if is_judged else "", 0)
     assert await counted(store) == {"leased": 1}
-
-
-async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB, slices=1)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    await store.finish(
-        job, "judged", outbox_items={"sink": b"carrier"}, now_ns=4, judged=JudgedInput("one", 1)
-    )
-    assert await store.outbox_items("sink", 9) == ()
-    assert await counted(store) == {"queued": 1}
 
 
 async def test_an_answer_whose_spans_were_forgotten_rests(store: Store) -> None:

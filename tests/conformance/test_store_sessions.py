@@ -48,16 +48,6 @@ async def turns(store: Store, name: SessionName = NAME) -> list[bytes]:
     return [turn.turn for turn in found.turns] if found else []
 
 
-async def test_turns_are_in_the_order_of_their_time_whenever_they_come(store: Store) -> None:
-    for number in (3, 1, 2):
-        await finish(store, a_turn(number), now_ns=10 + number)
-    assert await turns(store) == [b"turn 1", b"turn 2", b"turn 3"]
-    found = await store.sessions.session(NAME)
-    assert found is not None
-    assert [turn.place for turn in found.turns] == [b"place 1", b"place 2", b"place 3"]
-    assert await store.sessions.session(SessionName(session="other")) is None
-
-
 async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2), now_ns=200)
@@ -107,12 +97,6 @@ async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: St
     assert await turns(store) == [b"moved"]
 
 
-async def test_the_oldest_turns_go_beyond_the_bound(store: Store) -> None:
-    for number in (5, 1, 2, 3, 4):
-        await finish(store, a_turn(number, most=3), now_ns=number)
-    assert await turns(store) == [b"turn 3", b"turn 4", b"turn 5"]
-
-
 async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2, name=SessionName(session="open")), now_ns=100)
@@ -134,17 +118,6 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     assert await due(again, quiet=101) == ["s"]
     await again.aclose()
     await store.aclose()
-
-
-async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(store: Store) -> None:
-    for number in (4, 1, 3, 2):
-        await finish(store, a_turn(number), now_ns=number)
-    await finish(store, a_turn(2, name=SessionName(session="s", tenant="b")), now_ns=5)
-    own = {"trace_id": f"{3:032x}", "span_id": "a1"}
-    assert await store.sessions.before(NAME, start_ns=3, **own, limit=5) == (b"turn 1", b"turn 2")
-    assert await store.sessions.before(NAME, start_ns=4, **own, limit=2) == (b"turn 2", b"turn 3")
-    nobody = SessionName(session="other", tenant="a")
-    assert await store.sessions.before(nobody, start_ns=4, **own, limit=2) == ()
 
 
 async def test_a_session_that_ends_is_in_the_index_and_goes_with_its_answers(store: Store) -> None:

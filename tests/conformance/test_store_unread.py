@@ -34,13 +34,6 @@ async def test_a_trace_is_counted_once_under_the_producer_that_it_has_now(store:
     assert await counted(store) == {"shop": 0, "desk": 0}
 
 
-async def test_each_tenant_sees_its_own(store: Store) -> None:
-    await decide(store, "t1@acme", unread("shop"))
-    await decide(store, "t1@other", unread("desk"))
-    assert await counted(store, "acme") == {"shop": 1}
-    assert await counted(store) == {"shop": 1, "desk": 1}
-
-
 async def test_senders_that_name_ever_new_producers_fill_a_bounded_number_of_accounts(
     store: Store,
 ) -> None:

@@ -39,22 +39,6 @@ async def test_what_was_acknowledged_is_there_after_a_restart(store: Store, plac
     assert outbox_item.payload == b"original"
 
 
-async def test_a_store_that_is_closed_takes_nothing_and_hangs_nobody(place: Place) -> None:
-    store = await place.open()
-    await store.aclose()
-    with pytest.raises(StoreUnavailable):
-        await store.append([part("t1")], forward={}, now_ns=1)
-    with pytest.raises(StoreUnavailable):
-        await store.take_jobs(1, now_ns=1)
-
-
-async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: Store) -> None:
-    await queue_one(store)
-    again = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
-    assert again == TraceDecided(queued=0, ended=0)
-    assert len(await store.take_jobs(10, now_ns=3)) == 1
-
-
 async def test_a_lease_ends_with_the_process(store: Store, place: Place) -> None:
     await queue_one(store)
     await store.take_jobs(10, now_ns=2)
@@ -134,27 +118,6 @@ async def test_parcels_are_read_in_bounded_portions(store: Store) -> None:
         sizes.append([len(outbox_item.payload) for outbox_item in portion])
         await store.delivered(portion)
     assert sizes == [[500], [600], [2_000], [10]]
-
-
-async def test_an_outcome_is_recorded_once(store: Store) -> None:
-    await store.append([part("t1")], forward={}, now_ns=1)
-    for new in (1, 0):
-        left_out = [Outcome(span_id="s1", outcome="sampled_out")]
-        assert await store.decide_trace(
-            "t1", jobs=[], outcomes=left_out, keep_spans=False, now_ns=2
-        ) == TraceDecided(queued=0, ended=new)
-    assert (await store.ledger()).by_name()["sampled_out"] == 1
-    assert (await store.spans("t1")).payloads == ()
-
-
-async def test_spans_that_join_a_settled_trace_reopen_it(store: Store, place: Place) -> None:
-    await queue_one(store)
-    assert await store.append([part("t1"), part("t2")], forward={}, now_ns=9) == {"t1"}
-    await store.aclose()
-    reopened = await place.open()
-    undecided = await reopened.undecided()
-    await reopened.aclose()
-    assert set(undecided) == {"t1", "t2"}
 
 
 async def test_a_full_store_keeps_nothing_of_the_request(place: Place) -> None:

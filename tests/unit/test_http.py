@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import grpc
@@ -18,9 +18,7 @@ from ragtrace.errors import ReadError
 from ragtrace.http import (
     Backoff,
     BodyTooLarge,
-    ReadRetries,
     UnreadableBody,
-    client_options,
     open_client,
     redirected_to,
     retry_after_s_in,
@@ -39,13 +37,6 @@ async def body_of(sent: Sent) -> bytes:
     with hostile_server(sent) as server:
         async with client() as opened:
             return (await opened.get(server.url)).content
-
-
-@pytest.mark.parametrize("pack", [lambda body: body, packed], ids=["plain", "gzip"])
-async def test_a_reply_within_the_limit_is_read_whole(pack: Callable[[bytes], bytes]) -> None:
-    text = b"x" * MOST
-    coding = {"content-encoding": "gzip"} if pack is packed else {}
-    assert await body_of(Sent(headers=coding, body=pack(text))) == text
 
 
 @pytest.mark.parametrize(
@@ -118,35 +109,6 @@ async def test_the_proxy_of_the_environment_is_asked_within_the_same_bounds(
     assert line.startswith("GET http://judge.test/v1 ")
 
 
-async def test_an_sdks_own_client_is_made_of_the_same_options() -> None:
-    httpx2 = pytest.importorskip("httpx2")
-    with hostile_server(Sent(headers={"content-encoding": "gzip"}, body=bomb_of(64))) as server:
-        async with httpx2.AsyncClient(**client_options(MOST)) as opened:
-            with pytest.raises(BodyTooLarge):
-                await opened.get(server.url)
-
-
-def pauses(retries: ReadRetries, asked_for_s: float | None = None) -> list[float]:
-    found = []
-    while (pause := retries.pause_s(asked_for_s)) is not None:
-        found.append(pause)
-    return found
-
-
-def test_pauses_double_up_to_five_seconds_and_end_after_two_minutes() -> None:
-    found = pauses(ReadRetries())
-    assert found[:6] == [0.5, 1, 2, 4, 5, 5]
-    assert (len(found), sum(found)) == (26, 117.5)
-
-
-@given(asked_for_s=st.floats(0, 1e6))
-def test_what_the_server_asks_for_is_kept_within_bounds(asked_for_s: float) -> None:
-    found = pauses(ReadRetries(), asked_for_s)
-    assert set(found) <= {min(asked_for_s, 30.0)}
-    assert sum(found) <= 120
-    assert len(found) < 100
-
-
 @given(retry=st.integers(0, 2000), draw=st.floats(0, 1), longest_wait_s=st.floats(0.5, 1e6))
 def test_an_own_wait_is_drawn_between_half_and_all_of_twice_the_one_before(
     retry: int, draw: float, longest_wait_s: float
@@ -172,10 +134,6 @@ def test_headers_ask_for_a_wait_in_milliseconds_seconds_or_by_a_date(
     headers: dict[str, str], wait_s: float | None
 ) -> None:
     assert retry_after_s_in(headers) == wait_s
-
-
-def test_the_time_of_attempts_counts_too() -> None:
-    assert ReadRetries().pause_s(took_s=121) is None
 
 
 class Answers:

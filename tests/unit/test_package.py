@@ -148,11 +148,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_wheel_holds_the_prompts_and_the_demos_data(wheel: Path) -> None:
+def test_wheel_holds_prompts_pages_types_and_the_demos_data(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     prompts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ragtrace/metrics/prompts").iterdir()}
     data = {f"ragtrace/cli/data/{path.name}" for path in (ROOT / "examples/data").iterdir()}
-    assert prompts | data <= shipped
+    pages = {f"ragtrace/{name}.html" for name in ("calibration/page", "reports/frame", "reports/page")}
+    typed = {"ragtrace/py.typed", "ragtrace_collector/py.typed", "ragtrace_collector/config.yaml"}
+    assert prompts | data | pages | typed | {"ragtrace/reports/page.css"} <= shipped
 
 
 @pytest.fixture(scope="module")

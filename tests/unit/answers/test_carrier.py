@@ -35,7 +35,6 @@ from tests.unit.traces.builders import (
     MS,
     START_NS,
     a_claim,
-    a_failure,
     a_record,
     a_result,
     a_span,
@@ -240,19 +239,6 @@ def test_unreadable_score_is_a_failure_and_never_a_number(score: AttributeValue)
     (outcome,) = version.judged.evaluation.outcomes
     assert isinstance(outcome, MetricFailure)
     assert version.notices[0] == "faithfulness: its carrier has no readable score"
-
-
-def test_carrier_without_events_has_the_scores_of_its_attributes() -> None:
-    evaluation = an_evaluation(a_result(score=0.25), a_failure("recall"), a_result(metric="x", score=0.75))
-    version = read(replace(written(evaluation, a_record()), events=()))
-    first, last, failure = sorted(
-        version.judged.evaluation.outcomes, key=lambda outcome: outcome.label == "error"
-    )
-    assert isinstance(first, MetricResult)
-    assert isinstance(last, MetricResult)
-    assert (first.score, first.label, last.score, last.label) == (0.25, "fail", 0.75, "pass")
-    assert isinstance(failure, MetricFailure)
-    assert failure.error_type == "judge_timeout"
 
 
 KEYS = st.sampled_from(

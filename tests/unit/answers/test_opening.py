@@ -58,16 +58,6 @@ def a_carrier(evaluation: Evaluation = BAD, *, supersedes: str | None = None, mo
     )
 
 
-def later(evaluation: Evaluation, version: str, seconds: int) -> Evaluation:
-    (result,) = evaluation.results
-    return replace(
-        evaluation,
-        outcomes=(replace(result, evaluator_version=version),),
-        evaluator_version=version,
-        started_at_ns=evaluation.started_at_ns + seconds * 10**9,
-    )
-
-
 def test_answer_has_its_record_its_trace_and_its_evaluation() -> None:
     opened = open_answer(trace_of(a_carrier()), the_key(), RULES, read_from="a test")
     assert opened.record == the_record()
@@ -79,16 +69,6 @@ def test_answer_has_its_record_its_trace_and_its_evaluation() -> None:
     assert version.carrier == a_carrier()
     (result,) = version.judged.evaluation.results
     assert result.verdicts[0].label is VerdictLabel.CONTRADICTED
-
-
-def test_revision_comes_first_and_the_superseded_version_is_kept() -> None:
-    first = a_carrier()
-    second = a_carrier(later(BAD, "2", 60), supersedes=first.span_id)
-    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
-    assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
-        (second.span_id, True),
-        (first.span_id, False),
-    ]
 
 
 def test_claims_are_shown_if_the_record_cannot_be_read_any_more() -> None:
@@ -132,23 +112,6 @@ def test_feedback_on_the_answer_or_on_its_trace_is_there() -> None:
     on_answer, on_trace = feedback(0xFA, the_key().span_id), feedback(0xFB, None)
     opened = open_answer(trace_of(a_carrier(), on_answer, on_trace), the_key(), RULES, read_from="a test")
     assert {span.span_id for span in opened.feedback} == {on_answer.span_id, on_trace.span_id}
-    assert len(opened.versions) == 1
-
-
-def test_review_is_what_a_person_says_and_no_evaluation() -> None:
-    said = feedback(0xFC, the_key().span_id)
-    review = replace(
-        said,
-        name="review supported",
-        scope=Scope(name="ragtrace.evaluation"),
-        attributes={
-            "openinference.span.kind": "EVALUATOR",
-            "ragtrace.review.label": "supported",
-            "ragtrace.target.span_id": the_key().span_id,
-        },
-    )
-    opened = open_answer(trace_of(a_carrier(), review), the_key(), RULES, read_from="a test")
-    assert [span.span_id for span in opened.feedback] == [review.span_id]
     assert len(opened.versions) == 1
 
 

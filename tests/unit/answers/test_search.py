@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from google.protobuf.json_format import MessageToDict
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answers.summary import AnswerSummary, key_of
-from ragtrace.errors import ReadError
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, VerdictLabel
 from ragtrace.reports import RunEnd, RunInfo, open_report
 from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
@@ -21,7 +14,6 @@ from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
 from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import START_NS, rag_trace
-from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
 DAY_NS = 86_400 * 10**9
@@ -116,49 +108,3 @@ async def test_report_is_searched_by_the_time_of_its_answers(tmp_path: Path) -> 
     }
     assert (progress.unread, progress.is_done) == (1, True)
     assert "line 4: is not JSON" in progress.first_fault
-
-
-def tempo(
-    spans: tuple[Span, ...], *, broken: frozenset[str] = frozenset(), limit: int = 500
-) -> Callable[[str], HttpAnswer]:
-    """Answer as a Tempo does that has these traces, and cannot read some."""
-    ids = list(dict.fromkeys(span.trace_id for span in spans))
-
-    def reply(path: str) -> HttpAnswer:
-        if path.startswith("/api/search"):
-            return _json({"traces": [{"traceID": trace_id} for trace_id in ids]})
-        trace_id = path.rpartition("/")[2]
-        if trace_id in broken:
-            return HttpAnswer(status=422, body=b"a bad block")
-        own = [span for span in spans if span.trace_id == trace_id]
-        return _json({"trace": MessageToDict(ExportTraceServiceRequest.FromString(encode(own)))})
-
-    return reply
-
-
-def _json(tree: Any) -> HttpAnswer:
-    return HttpAnswer(body=json.dumps(tree).encode())
-
-
-async def test_trace_that_a_back_end_cannot_read_is_told_and_the_others_are_found() -> None:
-    traces = [judged_trace(number) for number in range(5)]
-    spans = tuple(span for trace in traces for span in trace)
-    with http_server(tempo(spans, broken=frozenset({traces[3][0].trace_id}))) as server:
-        summaries, progress = await found(
-            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 60 * 10**9
-        )
-    assert len({summary.key for summary in summaries}) == 4
-    assert progress.unread == 1
-    assert "a bad block" in progress.first_fault
-    assert (progress.searched_to_ns, progress.share) == (START_NS + 60 * 10**9, 1.0)
-
-
-async def test_back_end_that_fails_says_how_far_the_search_came() -> None:
-    told: list[SearchProgress] = []
-    with http_server(tempo(judged_trace(1), broken=frozenset({judged_trace(1)[0].trace_id}))) as server:
-        search = find_answers(
-            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + DAY_NS, on_progress=told.append
-        )
-        with pytest.raises(ReadError, match="a bad block"):
-            assert [summary async for summary in search] == []
-    assert not any(progress.is_done for progress in told)

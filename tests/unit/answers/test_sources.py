@@ -17,7 +17,7 @@ from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.model import JudgedAnswer, RagRecord, Sample, VerdictLabel, content_sha256
+from ragtrace.model import JudgedAnswer, Sample, VerdictLabel, content_sha256
 from ragtrace.reports import RunEnd, RunInfo, open_report
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
@@ -182,22 +182,6 @@ async def test_trace_that_is_gone_is_told_from_a_place_that_is_down(tmp_path: Pa
     assert not isinstance(down.value, AnswerGone)
 
 
-async def test_place_that_does_not_answer_in_time_is_down() -> None:
-    async def forever(seconds: float) -> None:
-        await _never()
-
-    with http_server(lambda _: HttpAnswer(status=503)) as server:
-        source = open_source(f"tempo:{server.url}", longest_s=0.05, sleep=forever)
-        with pytest.raises(ReadError, match=r"did not answer within 0\.05 s"):
-            await opened(source)
-
-
-async def _never() -> None:
-    import asyncio
-
-    await asyncio.Event().wait()
-
-
 class Memory:
     """A reader of traces in memory, as a collector's store is one, and its kept carriers."""
 
@@ -262,11 +246,6 @@ def test_what_is_no_address_is_told_without_secrets(address: str, said: str) -> 
     assert "secret" not in str(raised.value)
 
 
-def test_names_have_no_secrets(tmp_path: Path) -> None:
-    assert open_source("tempo:https://me:secret@host/tempo?key=secret").name == "tempo:https://host/tempo"
-    assert open_source(str(otlp_file(tmp_path))).name == f"otlp-file:{tmp_path / 'traces.jsonl'}"
-
-
 async def test_report_with_a_line_that_was_cut_off_says_so(tmp_path: Path) -> None:
     path = report(tmp_path)
     whole = path.read_bytes()
@@ -275,15 +254,3 @@ async def test_report_with_a_line_that_was_cut_off_says_so(tmp_path: Path) -> No
     path.write_bytes(whole.replace(TRACE_ID.encode(), b"e" * 32) + whole[: len(whole) // 2])
     with pytest.raises(AnswerGone, match="1 part of it cannot be read, and may have it"):
         await opened(open_source(f"file:{path}"))
-
-
-async def test_answers_of_a_report_without_traces_are_opened(tmp_path: Path) -> None:
-    path = tmp_path / "report.jsonl"
-    about = RunInfo(source="a test", judge="openai:gpt", metrics=("faithfulness",), began_at_ns=0)
-    writer = open_report(path, about)
-    record = replace(RECORD, id="row-7", target=None)
-    writer.add(JudgedAnswer(record=record, evaluation=EVALUATION))
-    writer.close(RunEnd())
-    found = await opened(open_source(f"file:{path}"), key_of(record))
-    assert found.record.id == "row-7"
-    assert isinstance(found.record, RagRecord)

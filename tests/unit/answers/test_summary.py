@@ -22,7 +22,6 @@ from ragtrace.model import (
     MetricResult,
     Sample,
     SkipReason,
-    VerdictCounts,
     VerdictLabel,
 )
 from ragtrace.traces.attach import AttachOptions, carrier
@@ -79,12 +78,6 @@ def test_carrier_tells_everything_about_its_answer_but_the_content() -> None:
         ("faithfulness", 0.5, "higher_is_better"),
         ("hallucination", 0.5, "lower_is_better"),
     ]
-
-
-def test_claims_are_counted_once_though_two_metrics_judge_them_and_events_are_cut() -> None:
-    claims = [a_claim(index, VerdictLabel.SUPPORTED) for index in range(200)]
-    evaluation = an_evaluation(a_result(*claims, metric="groundedness"), a_result(*claims, score=1.0))
-    assert summarized(a_carrier(evaluation)).claims == VerdictCounts(supported=200)
 
 
 def test_newer_schema_is_read_as_far_as_it_is_known() -> None:

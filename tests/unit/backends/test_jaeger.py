@@ -115,7 +115,7 @@ async def test_server_without_v3_is_read_by_v2() -> None:
     assert (read.start_ns, read.end_ns) == (1_000_000_000, 1_000_005_000)
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 524])
+@pytest.mark.parametrize("status", [429, 524])
 async def test_server_that_is_overloaded_is_asked_again(status: int) -> None:
     busy, well = [HttpAnswer(status=status, headers={"retry-after": "7"})] * 2, HttpAnswer(body=BARE.encode())
     pauses: list[float] = []

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backends import OtlpFileReader, OtlpFileSink
-from ragtrace.errors import InputError, ReadError, SendRetryable
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import rag_trace
@@ -54,15 +53,6 @@ async def test_what_was_written_is_read_back_from_a_folder_that_was_made(tmp_pat
     assert await read(path) == [a_trace(FIRST, SECOND)]
 
 
-async def test_many_senders_at_once_write_whole_lines(path: Path) -> None:
-    sink = OtlpFileSink(path)
-    spans = [a_span(number) for number in range(1, 40)]
-    async with asyncio.TaskGroup() as group:
-        for span in spans:
-            group.create_task(sink.send(encode([span])))
-    assert await read(path) == [a_trace(*spans)]
-
-
 @pytest.mark.parametrize("length", [1, 5, 16, 200])
 async def test_line_that_a_crash_cut_is_taken_back(path: Path, length: int) -> None:
     await write(path, FIRST)
@@ -77,26 +67,6 @@ async def test_spans_that_come_again_are_not_doubled(path: Path) -> None:
     await write(path, FIRST, SECOND)  # as after a crash
     await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))
     assert path.read_text().splitlines() == [encode_json([span]) for span in (FIRST, SECOND, THIRD)]
-
-
-async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
-    large = a_span(9, attributes={"text": "x" * 3_000_000})
-    await write(path, FIRST)
-    whole = path.read_bytes()
-    path.write_bytes(whole + encode_json([large]).encode()[:-5])
-    await write(path, FIRST, large)
-    assert path.read_bytes() == whole + encode_json([large]).encode() + b"\n"
-
-
-async def test_place_that_cannot_be_written_is_retryable(tmp_path: Path) -> None:
-    sink = OtlpFileSink(tmp_path)
-    with pytest.raises(SendRetryable, match="cannot be written"):
-        await sink.send(encode([FIRST]))
-
-
-async def test_missing_file_is_a_read_error(path: Path) -> None:
-    with pytest.raises(ReadError, match="cannot be read: No such file"):
-        await read(path)
 
 
 @pytest.mark.slow
@@ -213,28 +183,9 @@ async def test_trace_is_read_in_every_form(form: str, tmp_path: Path) -> None:
     assert await OtlpFileReader(tmp_path / "traces").get(ROOT.trace_id) == a_trace(ROOT, CHILD)
 
 
-async def test_spans_of_a_trace_in_several_files_of_a_folder_are_one_trace(tmp_path: Path) -> None:
-    (tmp_path / "2026").mkdir()
-    (tmp_path / "2026" / "traces-1.jsonl.gz").write_bytes(gzip.compress(encode_json([ROOT]).encode()))
-    (tmp_path / "traces-2.bin").write_bytes(encode([CHILD]))
-    (tmp_path / ".partial").write_bytes(b"nonsense")
-    assert await read_all(tmp_path) == [a_trace(ROOT, CHILD)]
-
-
 async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json_lines())))
     assert await read_all(Path("-")) == [a_trace(ROOT, CHILD)]
-
-
-@pytest.mark.parametrize("form", ["gzip of JSON", "messages with lengths", "zstd of JSON"])
-async def test_file_that_is_cut_off_is_told_and_the_rest_is_read(form: str, tmp_path: Path) -> None:
-    (tmp_path / "a-cut").write_bytes(FORMS[form][:-30])
-    (tmp_path / "b-whole").write_bytes(json_lines())
-    with pytest.raises(InputError, match="a-cut"):
-        await read_all(tmp_path)
-    faults: list[str] = []
-    assert await read_all(tmp_path, faults) == [a_trace(ROOT, CHILD)]
-    assert len(faults) == 1
 
 
 async def test_bad_lines_are_told_and_the_others_read(tmp_path: Path) -> None:

@@ -108,17 +108,6 @@ async def test_attributes_are_as_they_were_sent(stored: dict[str, Any], sent: di
     assert trace.spans[0].attributes == {**sent, semconv.OI_KIND: "CHAIN"}
 
 
-async def test_ids_that_otlp_cannot_hold_are_kept_beside_others() -> None:
-    trace = await got(
-        phoenix(a_stored_span(context={"trace_id": "my-trace", "span_id": "step/1"})), "my-trace"
-    )
-    assert trace is not None
-    (span,) = trace.spans
-    assert (len(span.trace_id), len(span.span_id)) == (32, 16)
-    assert span.resource.attributes[semconv.ORIGINAL_TRACE_ID] == "my-trace"
-    assert span.resource.attributes[semconv.ORIGINAL_SPAN_ID] == "step/1"
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -76,28 +76,20 @@ async def test_http_sink_does_not_wait_for_an_answer_that_drips() -> None:
         await hung_up.wait()
 
 
-PASSING = [
-    *("CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"),
-    *("OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"),
-]
-OF_SENDER = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED")
+GRPC_CODES: dict[type[SendError], str] = {
+    SendRetryable: "CANCELLED DEADLINE_EXCEEDED RESOURCE_EXHAUSTED ABORTED OUT_OF_RANGE UNAVAILABLE"
+    " DATA_LOSS",
+    SendRejected: "INVALID_ARGUMENT INTERNAL",
+    SendRefused: "UNAUTHENTICATED PERMISSION_DENIED UNIMPLEMENTED",
+}
 TOO_LARGE = "grpc: received message larger than max (5 vs. 4)"
 
 
-@pytest.mark.parametrize(
-    ("code", "details", "error"),
-    [
-        *((code, "busy", SendRetryable) for code in PASSING),
-        *((code, "no", SendRejected) for code in ("INVALID_ARGUMENT", "INTERNAL")),
-        ("RESOURCE_EXHAUSTED", TOO_LARGE, SendRejected),
-        *((code, "no", SendRefused) for code in OF_SENDER),
-    ],
-)
-async def test_each_grpc_code_is_a_passing_trouble_or_final_or_about_the_sender(
-    code: str, details: str, error: type[SendError]
-) -> None:
-    async with grpc_server(GrpcAnswer(code=grpc.StatusCode[code], details=details)) as server:
-        await refused(OtlpGrpcSink(server.endpoint), error, code)
+async def test_each_grpc_code_is_a_passing_trouble_or_final_or_about_the_sender() -> None:
+    cases = [(code, "busy", error) for error, codes in GRPC_CODES.items() for code in codes.split()]
+    for code, details, error in (*cases, ("RESOURCE_EXHAUSTED", TOO_LARGE, SendRejected)):
+        async with grpc_server(GrpcAnswer(code=grpc.StatusCode[code], details=details)) as server:
+            await refused(OtlpGrpcSink(server.endpoint), error, code)
 
 
 @pytest.mark.parametrize(("details", "wait_s"), [(retry_info(7), 7.0), (b"\xff\xff", None), (None, None)])
@@ -126,20 +118,20 @@ async def test_http_sink_posts_the_bytes_as_protobuf() -> None:
     assert (headers["content-type"], headers["x-key"]) == ("application/x-protobuf", "k")
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        *((status, SendRetryable) for status in (429, 502, 503, 504)),
-        *((status, SendRejected) for status in (400, 413, 500, 501)),
-        *((status, SendRefused) for status in (301, 401, 403, 404)),
-    ],
-)
-async def test_each_http_status_is_a_passing_trouble_or_final_or_about_the_sender(
-    status: int, error: type[SendError]
-) -> None:
-    with http_server(lambda _: HttpAnswer(status=status, headers={"Retry-After": "12"})) as server:
-        raised = await refused(OtlpHttpSink(server.url), error, str(status))
-    assert not isinstance(raised, SendRetryable) or raised.retry_after_s == 12
+HTTP_STATUSES: dict[type[SendError], tuple[int, ...]] = {
+    SendRetryable: (429, 502, 503, 504),
+    SendRejected: (400, 413, 500, 501),
+    SendRefused: (301, 401, 403, 404),
+}
+
+
+async def test_each_http_status_is_a_passing_trouble_or_final_or_about_the_sender() -> None:
+    for error, statuses in HTTP_STATUSES.items():
+        for status in statuses:
+            answer = HttpAnswer(status=status, headers={"Retry-After": "12"})
+            with http_server(lambda _, answer=answer: answer) as server:
+                raised = await refused(OtlpHttpSink(server.url), error, str(status))
+            assert not isinstance(raised, SendRetryable) or raised.retry_after_s == 12
 
 
 async def test_page_of_a_proxy_with_status_200_confirms_nothing() -> None:

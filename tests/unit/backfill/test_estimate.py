@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
 from ragtrace.budget import Price, Prices
 from ragtrace.compat.tool import ToolPrompted, tool_named
-from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
+from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
-from ragtrace.model import JudgedAnswer, JudgeIdentity, Usage
+from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.trace import Trace
@@ -101,49 +100,6 @@ async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(r
     assert holds(planned.estimate.calls, len(alone.requests))
 
 
-@pytest.mark.slow
-async def test_a_larger_pilot_holds_a_smaller_one_and_is_not_the_first_of_the_source() -> None:
-    drawn: dict[int, set[str]] = {}
-    for pilot in (5, 10):
-        ids = drawn.setdefault(pilot, set())
-
-        def note(answer: JudgedAnswer, ids: set[str] = ids) -> None:
-            ids.add(answer.record.id)
-
-        stored = StoredTraces(*answers(40))
-        await dry_run(
-            stored, evaluator=Evaluator(metrics=METRICS, judge=PaidJudge()), pilot=pilot, on_evaluated=note
-        )
-    assert (len(drawn[5]), len(drawn[10])) == (5, 10)
-    assert drawn[5] < drawn[10]
-    assert not drawn[10] <= {f"{trace.trace_id}:{1:016x}" for trace in answers(10)}
-
-
-async def test_a_judge_without_a_price_costs_nobody_knows_what() -> None:
-    nothing = Prices(as_of="", models={})
-    for pilot in (0, 5):
-        estimate = (await plan(answers(9), pilot=pilot, prices=nothing)).estimate
-        assert estimate.usd is None
-        assert estimate.calls is not None
-
-
-async def test_a_judge_that_computes_takes_nothing() -> None:
-    estimate = (await plan(answers(9), ScriptedJudge())).estimate
-    assert estimate.records == 9
-    for interval in (estimate.calls, estimate.input_tokens, estimate.usd):
-        assert interval is not None
-        assert astuple(interval) == (0, 0, 0)
-    nothing = (await plan([rag_trace(0, None)], pilot=5)).estimate
-    assert (nothing.records, nothing.pilot) == (0, 0)
-    assert nothing.calls == EstimateRange(low=0, likely=0, high=0)
-
-
-async def test_a_pilot_that_nobody_answered_tells_nothing_and_says_why() -> None:
-    planned = await plan(answers(9), PaidJudge(Script(error="judge_refused")), pilot=5)
-    assert (planned.pilot.failed, planned.pilot.is_clean) == ({"judge_refused": 5}, False)
-    assert (planned.estimate.calls, planned.estimate.usd) == (None, None)
-
-
 async def test_prompts_of_other_tools_need_a_pilot() -> None:
     def reply(request: JudgeRequest[FreeText]) -> JudgeReply[FreeText]:
         texts = {"statements": ["It is so."]} if "statements" in request.step else {"statements": []}
@@ -157,12 +113,3 @@ async def test_prompts_of_other_tools_need_a_pilot() -> None:
     from_pilot = (await plan(answers(9), PaidJudge(reply), metrics=ragas, pilot=5)).estimate
     assert from_pilot.input_tokens is not None
     assert from_pilot.input_tokens.low > 0
-
-
-async def test_where_replies_are_kept_what_is_repeated_may_cost_nothing(tmp_path: Path) -> None:
-    file = CacheFile(CacheSettings(path=tmp_path / "judge.db"))
-    judge, stored = cached(PaidJudge(), file), [rag_trace(each, RIGHT) for each in range(12)]
-    estimate = (await plan(stored, judge)).estimate
-    assert estimate.records == 1
-    assert estimate.calls == EstimateRange(low=0, likely=2, high=36)
-    await judge.aclose()

@@ -59,34 +59,9 @@ async def peak_of(path: Path, turns: int) -> int:
 
 @pytest.mark.slow
 async def test_a_session_without_end_is_read_in_memory_that_does_not_grow_with_it(tmp_path: Path) -> None:
-    small = await peak_of(tmp_path / "small.db", 300)
-    large = await peak_of(tmp_path / "large.db", 1_500)
+    small = await peak_of(tmp_path / "small.db", 60)
+    large = await peak_of(tmp_path / "large.db", 400)
     assert large < 1.3 * small
-
-
-async def test_turns_far_apart_under_one_id_are_sessions_of_their_own(tmp_path: Path) -> None:
-    with Progress(tmp_path / "progress.db") as progress:
-        kept = KeptTurns(progress=progress, evaluator="v")
-        for number, start_ns in enumerate((5_000, 0, 500, 4_500)):
-            await kept.add(a_turn(number, start_ns=start_ns))
-        found = [[one.turn.start_ns for one in session] for session in kept.sessions(NAME, SETTINGS)]
-    assert found == [[0, 500], [4_500, 5_000]]
-
-
-async def test_texts_come_back_from_a_carrier_and_are_not_lost_to_one_without(tmp_path: Path) -> None:
-    with Progress(tmp_path / "progress.db") as progress:
-        kept = KeptTurns(progress=progress, evaluator="v")
-        whole = a_turn(1)
-        bare = PlacedTurn(name=NAME, turn=whole.turn.without_text(), place=whole.place)
-        await kept.add(whole)
-        await kept.add(bare)
-        await kept.add_known(bare)
-        assert [one.turn.has_text for (one,) in kept.sessions(NAME, SETTINGS)] == [True]
-        await kept.end(NAME)
-        await kept.forget(before_ns=10)
-        assert [one.turn.has_text for (one,) in kept.sessions(NAME, SETTINGS)] == [False]
-        await kept.add(whole)
-        assert [one.turn.has_text for (one,) in kept.sessions(NAME, SETTINGS)] == [True]
 
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
