@@ -55,16 +55,6 @@ async def sent_to(store: Store, sink: str = "back end") -> list[bytes]:
     return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 200)]
 
 
-async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
-    store: Store,
-) -> None:
-    await hold(store, GENERATION)
-    await hold(store, ROOT, RETRIEVAL)
-    assert await sent_to(store) == []
-    await settle(store)
-    assert await sent_to(store) == [encode([GENERATION]), encode([ROOT, RETRIEVAL])]
-
-
 async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(store: Store) -> None:
     second = replace(JOB, span_id=GENERATION.span_id)
     await hold(store, ROOT, GENERATION)

@@ -8,7 +8,6 @@ import pytest
 
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
-from ragtrace.errors import ReadError
 from ragtrace.model import Label, Sample, VerdictCounts
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
@@ -18,7 +17,6 @@ from ragtrace_collector.store.records import (
     JudgedInput,
     KeptCarrier,
     StoreUnavailable,
-    trace_key,
 )
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
@@ -140,33 +138,3 @@ async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store
     await settle(store, replace(JOB, record_sha256="other"), slices=2)
     await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
     assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
-
-
-@pytest.mark.parametrize("span", [SPAN, ""], ids=["on the answer", "on the trace"])
-async def test_feedback_is_on_the_row_whenever_it_comes(store: Store, span: str) -> None:
-    await append(store)
-    await settle(store, JOB, feedback={span: "up"})
-    await judge(store, kept())
-    assert await feedback(store) == ["up"]
-    await settle(store, JOB, slices=2, feedback={span: "down", "unknown": "up"})
-    assert await feedback(store) == ["down"]
-
-
-async def feedback(store: Store) -> list[str]:
-    return [row.feedback async for row in store.answers.every(AnswerFilter())]
-
-
-async def test_a_trace_is_opened_with_its_tenant(store: Store) -> None:
-    spans = rag_trace(0)
-    for tenant in ("", "acme"):
-        key = trace_key(spans[0].trace_id, tenant)
-        ref = SpanRef(span_id=SPAN, parent_span_id=None)
-        part = TraceSlice(trace_id=key, payload=encode(spans), spans=(ref,))
-        await store.append([part], forward={}, now_ns=1)
-    trace = await store.content.get(f"{spans[0].trace_id}@acme")
-    assert trace is not None
-    assert len(trace.spans) == len(spans)
-    assert await store.content.get(f"{spans[0].trace_id}@other") is None
-    assert len([trace async for trace in store.content.traces()]) == 2
-    with pytest.raises(ReadError, match="several tenants"):
-        await store.content.get(spans[0].trace_id)

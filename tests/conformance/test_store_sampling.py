@@ -8,13 +8,12 @@ from dataclasses import replace
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.sampling import (
-    EarlierDecision,
     LeftOutAnswer,
     LowAnswer,
     SamplingChanges,
     WindowRow,
 )
-from ragtrace_collector.store.records import Job, Outcome, RelatedAnswer
+from ragtrace_collector.store.records import Job, Outcome
 from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
@@ -64,32 +63,6 @@ async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Plac
     await second.aclose()
     assert early == (replace(LOW, span_id="s8", until_ns=50), replace(LOW, remaining=2))
     assert (late, after) == ((replace(LOW, remaining=2),), ())
-
-
-async def test_earlier_decisions_come_with_their_samples(store: Store) -> None:
-    await store.append([part("t1")], forward={}, now_ns=1)
-    job = Job(trace_id="t1", span_id="s1", sample=FOLLOW_UP)
-    left_out = [
-        Outcome(span_id="s2", outcome="filtered", sample=SAMPLE),
-        Outcome(span_id="s3", outcome="superseded", sample=SAMPLE),
-    ]
-    await store.decide_trace("t1", jobs=[job], outcomes=left_out, keep_spans=True, now_ns=2)
-    assert await store.sampling.statuses("t1") == {
-        "s1": EarlierDecision("", FOLLOW_UP),
-        "s2": EarlierDecision("filtered", SAMPLE),
-    }
-    assert await store.sampling.statuses("t2") == {}
-
-
-async def test_candidates_are_the_newest_that_were_sampled_out_each_once(store: Store) -> None:
-    await leave_out(store, "t1", ["session", "chunk"], seen_ns=1)
-    await leave_out(store, "t2", ["chunk"], seen_ns=2)
-    await leave_out(store, "t3", ["other"], seen_ns=3)
-    await leave_out(store, "t4", ["session"], seen_ns=4, outcome="filtered")
-    found = await store.sampling.candidates(["session", "chunk"], limit=9)
-    assert found == (RelatedAnswer(2, "t2", "s1", "acme"), RelatedAnswer(1, "t1", "s1", "acme"))
-    assert await store.sampling.candidates(["session", "chunk"], limit=1) == found[:1]
-    assert await store.sampling.candidates([], limit=9) == ()
 
 
 async def test_a_related_answer_is_queued_once_and_counted_anew(store: Store) -> None:

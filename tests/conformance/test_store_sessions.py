@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ragtrace.answers.summary import SessionSummary
 from ragtrace.conversations import SessionName
-from ragtrace.model import Label
 from ragtrace_collector.store.records import KeptTurn
 from ragtrace_collector.store.store import Store
 from tests.conformance.test_store_index import FIRST, JOB
@@ -66,14 +64,6 @@ async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(s
     assert [item.payload for item in await store.outbox_items("sink", 10)] == [b"span"]
 
 
-async def test_a_turn_that_comes_meanwhile_is_not_left_out(store: Store) -> None:
-    await finish(store, a_turn(1), now_ns=100)
-    await finish(store, a_turn(2), now_ns=200)
-    assert not await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={"sink": b"span"})
-    assert await store.outbox_items("sink", 10) == ()
-    assert await due(store, quiet=201) == ["s"]
-
-
 async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await store.sessions.keep_check(NAME, "c1", digest="d", checked=b"said")
@@ -118,26 +108,3 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     assert await due(again, quiet=101) == ["s"]
     await again.aclose()
     await store.aclose()
-
-
-async def test_a_session_that_ends_is_in_the_index_and_goes_with_its_answers(store: Store) -> None:
-    told = SessionSummary(
-        session="s",
-        tenant="a",
-        trace_id="1" * 32,
-        answer_span_id="2" * 16,
-        span_id="3" * 16,
-        time_ns=5,
-        label=Label.PASS,
-        turns=1,
-        decided=1,
-        faithful=1,
-    )
-    await finish(store, a_turn(1), now_ns=1)
-    assert not await store.sessions.end(NAME, revision=9, span_id="w", outbox_items={}, summary=told)
-    assert await store.answers.judged_sessions("s", tenant="a") == []
-    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={}, summary=told)
-    assert await store.answers.judged_sessions("s", tenant="a") == [told]
-    assert await store.answers.judged_sessions("s", tenant="b") == []
-    await store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=10, most_rows=None)
-    assert await store.answers.judged_sessions("s", tenant="a") == []

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
-from datetime import UTC, datetime
 
 from tests.benchmarks import recording
 from tests.benchmarks.page import PAGE, TITLES, main, written
-from tests.benchmarks.recording import Circumstances, Entry, Machine, Measurement, entry_of
 from tests.benchmarks.suite import BENCHMARKS
 
 REGENERATE = "REGENERATE_GOLDEN"
-MACHINE = Machine(cpu="Abacus 9", cores=2, system="Linux")
-
-
-def run(
-    ratio: float, *, day: int = 1, what: str = "--help, CPU", others: float = 0.0, cores: int = 2
-) -> Entry:
-    circumstances = Circumstances(
-        measured=datetime(2026, 11, day, tzinfo=UTC),
-        machine=replace(MACHINE, cores=cores),
-        python="3.11.9",
-        commit="abc",
-        load=0.3,
-    )
-    measurement = Measurement(
-        what=what, alternative="import <click>", ratios=(0.9 * ratio, ratio), versions={"click": "8.1.8"}
-    )
-    return entry_of("startup", measurement, circumstances, others=others)
 
 
 def test_the_page_is_that_of_the_history() -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
-import grpc
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends.jaeger import JaegerGrpcReader
-from ragtrace.errors import ReadError
 from ragtrace.http import (
     Backoff,
     BodyTooLarge,
@@ -134,44 +130,3 @@ def test_headers_ask_for_a_wait_in_milliseconds_seconds_or_by_a_date(
     headers: dict[str, str], wait_s: float | None
 ) -> None:
     assert retry_after_s_in(headers) == wait_s
-
-
-class Answers:
-    """A query service of Jaeger that is away so many times, after it has answered once."""
-
-    def __init__(self, away: int) -> None:
-        self.away = away
-        self.calls = 0
-
-    async def get_services(self, _: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        self.calls += 1
-        if 1 < self.calls <= 1 + self.away:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
-        return b"\x0a\x04shop"
-
-
-@asynccontextmanager
-async def jaeger(answers: Answers) -> AsyncIterator[JaegerGrpcReader]:
-    async def no_pause(_: float) -> None:
-        """Wait for nothing."""
-
-    server = grpc.aio.server()
-    handlers = {"GetServices": grpc.unary_unary_rpc_method_handler(answers.get_services)}
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("jaeger.api_v3.QueryService", handlers),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    reader = JaegerGrpcReader(f"127.0.0.1:{port}", sleep=no_pause)
-    try:
-        yield reader
-    finally:
-        await reader.aclose()
-        await server.stop(None)
-
-
-async def test_a_jaeger_that_stays_away_is_given_up_with_the_number_of_attempts() -> None:
-    async with jaeger(Answers(away=999)) as reader:
-        await reader.services()
-        with pytest.raises(ReadError, match=r"answered UNAVAILABLE: restarting \(tried 27 times\)"):
-            await reader.services()

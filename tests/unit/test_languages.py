@@ -19,23 +19,6 @@ def test_the_language_of_a_paragraph_is_found(language: Language) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "30",
-        "GTX 400",
-        "Los Angeles, El Paso: x100",
-        "\ud800",
-        "Клиенты могут вернуть обувь.",
-        "کتاب‌ها در کتابخانه هستند و چهار نفر پول دارند.",
-        "Velora employs 640 people.",
-    ],
-)
-def test_what_is_too_short_or_of_no_known_language_is_of_none(text: str) -> None:
-    assert language_of(text) is None or (text.startswith("Los") and language_of(text) is Language.SPANISH)
-
-
-@pytest.mark.parametrize(
     ("text", "plain"),
     [
         ("café – 1,250 ½ ™", "café – 1,250 ½ ™"),

@@ -117,12 +117,6 @@ def test_every_library_that_is_instrumented_has_an_extra_that_brings_its_instrum
         assert brought - {"ragtrace-otel"} == ({library.package} if library.package else set())
 
 
-def test_the_extra_of_a_library_that_judges_too_brings_its_sdk() -> None:
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    assert "ragtrace-otel[judge-anthropic]" in extras["anthropic"]
-    assert [Requirement(line).name for line in extras["judge-anthropic"]] == ["anthropic"]
-
-
 def test_lock_satisfies_every_dependency() -> None:
     # instrumentors come with the libraries they are for, in the second environment
     frameworks = locked((ROOT / "locks/frameworks.txt").read_text())

@@ -9,10 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from ragtrace.errors import InputError
-from ragtrace.judge import ScriptedJudge
 from ragtrace.model import Chunk, Part, RagRecord
-from ragtrace.pipeline import evaluate
-from ragtrace.records import read_records, to_json_line
+from ragtrace.records import read_records
 
 
 def read(tmp_path: Path, *lines: Any) -> list[RagRecord]:
@@ -138,27 +136,3 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     assert [len(records), records[-1].id] == [400, "row-400"]
     assert [chunk.text for chunk in records[0].chunks] == ["a", "b"]
     assert (records[1].question, records[1].answer, len(records[1].gaps)) == (None, "y", 1)
-
-
-async def line_of(record: RagRecord, judge: ScriptedJudge) -> dict[str, Any]:
-    evaluation = await evaluate(record, judge=judge)
-    text = to_json_line(evaluation.outcomes[0], record_id=record.id, judge=evaluation.judge, further={})
-    assert len(text.splitlines()) == 1
-    line: dict[str, Any] = json.loads(text)
-    return line
-
-
-RECORD = RagRecord(id="r\u2028", question="q", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
-
-
-async def test_a_result_is_one_line_with_its_verdicts() -> None:
-    line = await line_of(RECORD, ScriptedJudge())
-    assert [line[key] for key in ("id", "metric", "profile", "status", "label", "score", "calls")] == [
-        *("r\u2028", "faithfulness", "ragtrace", "ok", "pass", 1.0, 2)
-    ]
-    assert line["tokens"] == line["usage"]["input_tokens"] + line["usage"]["output_tokens"] > 0
-    assert (line["threshold"], line["judge"], line["details"]["coverage"]) == (None, "scripted:scripted", 1.0)
-    assert line["pass_when"] == "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
-    [verdict] = line["verdicts"]
-    assert (verdict["claim"], verdict["label"], verdict["chunk_ids"]) == ("It rains.", "supported", ["c"])
-    assert (verdict["quote"], verdict["quote_verified"], verdict["end"]) == ("It rains", True, 9)

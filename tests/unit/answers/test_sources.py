@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.answer_sources import KeptAnswer, first_of, open_source, store_source
+from ragtrace.answer_sources import open_source
 from ragtrace.answers.port import AnswerGone, AnswerSource, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
@@ -180,53 +179,6 @@ async def test_trace_that_is_gone_is_told_from_a_place_that_is_down(tmp_path: Pa
     with pytest.raises(ReadError, match="cannot be reached") as down:
         await opened(open_source(f"jaeger:{url}"))
     assert not isinstance(down.value, AnswerGone)
-
-
-class Memory:
-    """A reader of traces in memory, as a collector's store is one, and its kept carriers."""
-
-    def __init__(self, *carriers: Span, spans: Sequence[Span] = SPANS, tenant: str = "") -> None:
-        self._carriers, self._spans, self._tenant = carriers, spans, tenant
-        self.asked: list[str] = []
-
-    async def get(self, trace_id: str) -> Trace | None:
-        self.asked.append(trace_id)
-        is_own = trace_id == f"{TRACE_ID}@{self._tenant}"
-        return Trace.of(TRACE_ID, self._spans) if is_own and self._spans else None
-
-    async def traces(self) -> Any:
-        yield Trace.of(TRACE_ID, self._spans)
-
-    async def kept(self, key: AnswerKey) -> KeptAnswer:
-        is_own = key == KEY._replace(tenant=self._tenant)
-        return KeptAnswer(carriers=self._carriers if is_own else ())
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-def of_store(memory: Memory) -> AnswerSource:
-    return store_source(memory, memory.kept, name="store:ragtrace.db")
-
-
-async def test_store_gives_the_spans_of_a_tenant_and_its_kept_carriers() -> None:
-    memory = Memory(CARRIER, tenant="acme")
-    found = await opened(of_store(memory), KEY._replace(tenant="acme"))
-    assert found.read_from == "store:ragtrace.db"
-    assert evidence(found)["scores"] == EXPECTED["scores"]
-    with pytest.raises(AnswerGone):
-        await opened(of_store(memory), KEY._replace(tenant="other"))
-    assert memory.asked == [f"{TRACE_ID}@acme", f"{TRACE_ID}@other"]
-
-
-async def test_place_with_claims_only_is_asked_last(tmp_path: Path) -> None:
-    without_spans = of_store(Memory(CARRIER, spans=()))
-    path = otlp_file(tmp_path, CARRIER)
-    found = await opened(first_of(without_spans, open_source(f"file:{path}")))
-    assert found.read_from == f"otlp-file:{path}"
-    found = await opened(first_of(without_spans, of_store(Memory(spans=()))))
-    assert found.read_from == "store:ragtrace.db"
-    assert "can no longer be read" in found.notices[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.langfuse import LangfuseReader
-from ragtrace.errors import ReadError, SendRefused, SendRejected, SendRetryable
+from ragtrace.errors import ReadError
 from ragtrace.model import RagRecord, Sample
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.attach import AttachOptions, carrier
@@ -24,7 +24,7 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span, Trace
 from tests.unit.backends.langfuse_server import langfuse_v3, langfuse_v4, observation_of
 from tests.unit.backends.servers import HttpAnswer, http_server
-from tests.unit.traces.builders import a_failure, a_record, a_result, an_evaluation
+from tests.unit.traces.builders import a_failure, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
 KEYS = ConnectionSettings(basic=("pk-lf-1", "sk-lf-2"))
@@ -204,14 +204,3 @@ async def test_other_answers_are_read_errors(answer: HttpAnswer, said: str) -> N
         async with aclosing(LangfuseReader(server.url)) as reader:
             with pytest.raises(ReadError, match=said):
                 await reader.get("1")
-
-
-@pytest.mark.parametrize(("status", "error"), [(429, SendRetryable), (401, SendRefused), (400, SendRejected)])
-async def test_answers_of_langfuse_are_sorted_for_the_sender(status: int, error: type[Exception]) -> None:
-    evaluation = an_evaluation(a_result())
-    sample = Sample(rule="ratio", rate=1, probability=1)
-    verdict = carrier(evaluation, a_record(), sample=sample, options=AttachOptions(), now_ns=2 * 10**18)
-    with pytest.raises(error) as raised:
-        await sent(verdict, HttpAnswer(status=status, headers={"retry-after": "7"}))
-    if isinstance(raised.value, SendRetryable):
-        assert raised.value.retry_after_s == 7

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from ragtrace.backends import OtlpFileReader, OtlpFileSink
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
-from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
 
 # ruff: noqa: ASYNC240 -- nothing else runs in these tests' event loops
@@ -93,24 +92,6 @@ async def test_pipe_is_read_too(tmp_path: Path) -> None:
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, encode_json([FIRST, SECOND])))
     assert await read(pipe) == [a_trace(FIRST, SECOND)]
     await writing
-
-
-@pytest.mark.parametrize("form", ["lines", "gzip", "several lines", "protobuf"])
-async def test_trace_is_the_same_however_often_it_is_asked_for(form: str, tmp_path: Path) -> None:
-    traces = [rag_trace(number) for number in range(3)]
-    lines = "\n".join(encode_json(spans) for spans in traces)
-    content = {
-        "lines": lines.encode(),
-        "gzip": gzip.compress(lines.encode()),
-        "several lines": json.dumps(json.loads(encode_json(traces[1])), indent=2).encode(),
-        "protobuf": encode(traces[1]),
-    }[form]
-    (tmp_path / "a.jsonl").write_bytes(content)
-    (tmp_path / "b.jsonl").write_text(encode_json(traces[1][:1]))
-    async with aclosing(OtlpFileReader(tmp_path)) as reader:
-        asked = [await reader.get(traces[1][0].trace_id) for _ in range(3)]
-        assert await reader.get("f" * 32) is None
-    assert asked[0] == asked[1] == asked[2] == Trace.of(traces[1][0].trace_id, traces[1])
 
 
 async def test_a_file_that_grew_or_was_written_again_is_looked_at_again(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,57 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.progress import KeptTurns, RunLedger, run_budget
+from ragtrace.backfill.progress import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, ExceededLimit, Limit, OverBudget, Price, Spend
-from ragtrace.conversations import PlacedTurn, SessionName, SessionSettings, Turn
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.model import Usage
 from ragtrace.process import SystemClock
-from ragtrace.traces.trace import Span
 from tests.patience import PATIENCE_S
-
-NAME = SessionName(session="endless")
-SETTINGS = SessionSettings(max_turns=50, keep_ns=1_000)
-
-
-def a_turn(number: int, *, start_ns: int | None = None) -> PlacedTurn:
-    turn = Turn(
-        trace_id=f"{number:032x}",
-        span_id="1" * 16,
-        start_ns=number if start_ns is None else start_ns,
-        carrier_span_id=f"{number:016x}",
-        question="How long?",
-        answer="Refunds take 14 days. " * 100,
-        is_faithful=True,
-    )
-    place = Span(
-        trace_id=turn.trace_id, span_id="2" * 16, parent_span_id="1" * 16, name="", start_ns=0, end_ns=1
-    )
-    return PlacedTurn(name=NAME, turn=turn, place=place)
-
-
-async def peak_of(path: Path, turns: int) -> int:
-    """Return the most bytes that reading a session of so many turns takes."""
-    with Progress(path) as progress:
-        kept = KeptTurns(progress=progress, evaluator="v")
-        for number in range(turns):
-            await kept.add(a_turn(number))
-        tracemalloc.start()
-        try:
-            (session,) = kept.sessions(NAME, SETTINGS)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert [one.turn.start_ns for one in session] == list(range(turns - 50, turns))
-    return peak
-
-
-@pytest.mark.slow
-async def test_a_session_without_end_is_read_in_memory_that_does_not_grow_with_it(tmp_path: Path) -> None:
-    small = await peak_of(tmp_path / "small.db", 60)
-    large = await peak_of(tmp_path / "large.db", 400)
-    assert large < 1.3 * small
-
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
 ESTIMATOR = CostEstimator(price=Price(input=10, output=10))
