@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.port import VERDICTS
 from ragtrace.answers.summary import AnswerSummary, summary_of_judged
 from ragtrace.model import (
     AttributeValue,
+    Diagnosis,
     Direction,
     Evaluation,
     JudgedAnswer,
     Label,
+    MetricOutcome,
     MetricResult,
     Sample,
     SkipReason,
@@ -24,11 +27,12 @@ from ragtrace.model import (
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
-from tests.unit.answers.evaluations import Judged, judged
 from tests.unit.traces.builders import (
     START_NS,
     TRACE_ID,
+    a_chunk_verdict,
     a_claim,
+    a_failure,
     a_record,
     a_result,
     an_evaluation,
@@ -95,19 +99,52 @@ def test_newer_schema_is_read_as_far_as_it_is_known() -> None:
     assert (summary.time_ns, summary.probability, summary.cost_usd) == (span.start_ns, None, None)
 
 
-@given(judged(), st.none() | st.floats(0.001, 1), st.none() | st.floats(0, 1))
-def test_judged_answer_and_its_carrier_have_the_same_summary_in_whatever_order_its_events_are(
-    case: Judged, probability: float | None, cost_usd: float | None
+verdicts = st.lists(
+    st.builds(a_claim, st.integers(0, 5), st.sampled_from(list(VerdictLabel)[:4])), max_size=4
+).map(tuple)
+chunk_verdicts = st.lists(
+    st.builds(a_chunk_verdict, st.integers(0, 3), st.sampled_from(list(VERDICTS)[4:])), max_size=3
+).map(tuple)
+metrics = st.sampled_from(["faithfulness", "groundedness", "chunk_precision", "rag_score", "mine"])
+diagnoses = st.none() | st.sampled_from(Diagnosis)
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> MetricOutcome:
+    name = draw(metrics)
+    if not draw(st.integers(0, 3)):
+        return a_failure(name)
+    score = draw(st.none() | st.floats(0, 1))
+    made = a_result(
+        *draw(verdicts),
+        score=score,
+        metric=name,
+        skip_reason=SkipReason.NO_CLAIMS if score is None else None,
+        chunk_verdicts=draw(chunk_verdicts),
+    )
+    return replace(made, diagnosis=draw(diagnoses), direction=draw(st.sampled_from(Direction)))
+
+
+evaluations = st.lists(outcomes(), min_size=1, max_size=4).map(lambda found: an_evaluation(*found))
+
+
+@given(evaluations, st.none() | st.floats(0.001, 1), st.none() | st.floats(0, 1))
+def test_judged_answer_and_its_carrier_have_the_same_summary(
+    evaluation: Evaluation, probability: float | None, cost_usd: float | None
 ) -> None:
     sample = Sample(rule="ratio", rate=0.1, probability=probability)
-    options = AttachOptions(carrier_time="now", max_claims=1)
-    made = carrier(
-        case.evaluation, case.record, sample=sample, options=options, now_ns=START_NS, cost_usd=cost_usd
+    span = carrier(
+        evaluation,
+        a_record(),
+        sample=sample,
+        options=AttachOptions(carrier_time="now", max_claims=1),
+        now_ns=START_NS,
+        cost_usd=cost_usd,
     )
-    (span,) = decode(encode([made]))
-    told = summarized(replace(span, events=tuple(reversed(span.events))))
-    answer = JudgedAnswer(record=case.record, evaluation=case.evaluation, sample=sample, cost_usd=cost_usd)
-    assert summary_of_judged(answer) == replace(told, question=case.record.question or "")
+    answer = JudgedAnswer(record=a_record(), evaluation=evaluation, sample=sample, cost_usd=cost_usd)
+    told = summary_of(decode(encode([span]))[0])
+    assert told is not None
+    assert summary_of_judged(answer) == replace(told, question=a_record().question or "")
 
 
 SUPPORTED, CONTRADICTED, UNJUDGED = (
