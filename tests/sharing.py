@@ -19,7 +19,6 @@ TOGETHER: Final = {
     "tests/acceptance/test_kafka.py": "kafka",
     "tests/acceptance/test_main_job.py": "main job",
     "tests/architecture/test_names.py": "syntax trees",
-    "tests/architecture/test_structure.py": "syntax trees",
     "tests/architecture/test_totals.py": "syntax trees",
     "tests/browser/test_keyboard.py": "browser keyboard",
     "tests/browser/test_progress.py": "browser progress",

@@ -68,22 +68,7 @@ def evidence(answer: OpenedAnswer) -> dict[str, Any]:
         "chunks": [(chunk.id, chunk.text) for chunk in answer.record.chunks],
         "scores": {result.metric: (result.score, result.label) for result in evaluation.results},
         "failures": {failure.metric: failure.error_type for failure in evaluation.failures},
-        "claims": {
-            result.metric: [
-                (
-                    verdict.claim.text,
-                    verdict.claim.start,
-                    verdict.label,
-                    verdict.chunk_ids,
-                    verdict.quote,
-                    verdict.quote_verified,
-                    verdict.reason,
-                    verdict.confidence,
-                )
-                for verdict in result.verdicts
-            ]
-            for result in evaluation.results
-        },
+        "claims": {result.metric: result.verdicts for result in evaluation.results},
         "chunk verdicts": {result.metric: result.chunk_verdicts for result in evaluation.results},
         "explanations": [result.explanation for result in evaluation.results],
     }
@@ -108,15 +93,8 @@ def report(folder: Path) -> Path:
     path = folder / "report.jsonl"
     about = RunInfo(source="a test", judge="openai:gpt", metrics=("faithfulness",), began_at_ns=0)
     writer = open_report(path, about)
-    writer.add(
-        JudgedAnswer(
-            record=RECORD,
-            evaluation=EVALUATION,
-            sample=SAMPLE,
-            carrier_span_id=CARRIER.span_id,
-            cost_usd=0.01,
-        )
-    )
+    of = {"sample": SAMPLE, "carrier_span_id": CARRIER.span_id, "cost_usd": 0.01}
+    writer.add(JudgedAnswer(record=RECORD, evaluation=EVALUATION, **of))  # type: ignore[arg-type]
     writer.close(RunEnd())
     return path
 
@@ -136,7 +114,8 @@ async def test_file_with_carriers_and_report_show_the_same_claims_and_evidence(t
     reported = await opened(open_source(f"file:{report(tmp_path)}"))
     assert evidence(whole) == evidence(reported)
     assert {key: evidence(whole)[key] for key in EXPECTED} == EXPECTED
-    assert evidence(whole)["claims"]["faithfulness"][0][4:6] == ("take 14 days", True)
+    first = evidence(whole)["claims"]["faithfulness"][0]
+    assert (first.quote, first.quote_verified) == ("take 14 days", True)
     assert whole.trace is not None
     assert (reported.trace, reported.notices) == (
         None,
@@ -161,7 +140,8 @@ async def test_scores_in_langfuse_are_opened_with_their_claims(version: Any, has
     assert {key: whole[key] for key in ("scores", "failures")} == {
         key: EXPECTED[key] for key in ("scores", "failures")
     }
-    assert [claim[:4] for claim in whole["claims"]["faithfulness"]] == [
+    claims = whole["claims"]["faithfulness"]
+    assert [(each.claim.text, each.claim.start, each.label, each.chunk_ids) for each in claims] == [
         ("Refunds take 14 days.", 0, VerdictLabel.CONTRADICTED, ("chunk-0",)),
         ("Claim 1.", 10, VerdictLabel.SUPPORTED, ()),
     ]

@@ -171,14 +171,7 @@ async def test_over_http_it_goes_with_each_request_and_no_error_names_it() -> No
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("login", "access"),
-    [("me:pass%2Fword@", None), ("", ConnectionSettings(basic=("me", "pass/word")))],
-    ids=["in the address", "given"],
-)
-async def test_over_grpc_it_goes_with_each_call_and_no_error_names_it(
-    login: str, access: ConnectionSettings | None
-) -> None:
+async def test_over_grpc_it_goes_with_each_call_and_no_error_names_it() -> None:
     came = []
 
     async def get_services(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -191,7 +184,7 @@ async def test_over_grpc_it_goes_with_each_call_and_no_error_names_it(
     server.add_registered_method_handlers("jaeger.api_v3.QueryService", handlers)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    reader = open_reader(f"jaeger:grpc://{login}127.0.0.1:{port}", access=access)
+    reader = open_reader(f"jaeger:grpc://me:pass%2Fword@127.0.0.1:{port}")
     try:
         with pytest.raises(ReadError) as caught:
             await reader.get(trace_id_of(0))
