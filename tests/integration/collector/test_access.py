@@ -19,7 +19,6 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode, encode_json
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.records import trace_key
-from ragtrace_collector.web.tokens import RequestRefused, TokenAuth, TokenGrant, digest_of
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send
 from tests.rag_spans import rag_trace, trace_id_of
@@ -71,15 +70,6 @@ async def test_who_has_no_token_sends_nothing(tmp_path: Path, headers: dict[str,
         error = await refused_over_grpc(collector, tuple(headers.items()))
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
         assert await stored(collector) == []
-
-
-async def test_the_bearer_of_a_token_sends_over_both(tmp_path: Path) -> None:
-    async with running_collector(guarded_config(tmp_path)) as collector:
-        assert (
-            await post(collector, GOOD, {**PROTOBUF, "Authorization": f"bearer {TOKEN}"})
-        ).status_code == 200
-        await send(collector, request_of(*rag_trace(1)), metadata=tuple(BEARER.items()))
-        assert [len(await stored(collector, number)) for number in (0, 1)] == [len(rag_trace(0))] * 2
 
 
 async def test_a_token_is_known_by_every_byte_of_its_digest(tmp_path: Path) -> None:
@@ -155,25 +145,6 @@ class HandClock:
 
     def now_ns(self) -> int:
         return int(self.s * 1e9)
-
-
-@pytest.mark.parametrize("what", ["spans", "bytes"])
-def test_what_was_sent_too_much_is_made_up_for(what: str) -> None:
-    clock = HandClock()
-    grant = TokenGrant(name="a", digest=digest_of(TOKEN), a_minute={what: 60})
-    access = TokenAuth([grant], clock)
-    sender = access.admit(BEARER["authorization"], "send")
-    assert sender is not None
-    sender.charge(spans=90, bytes=90)
-    with pytest.raises(RequestRefused) as caught:
-        access.admit(BEARER["authorization"], "send")
-    assert caught.value.retry_after_s == 31
-    clock.s -= 3_600  # set back: gives nothing, takes nothing
-    clock.s += 30
-    with pytest.raises(RequestRefused):
-        access.admit(BEARER["authorization"], "send")
-    clock.s += 31
-    assert access.admit(BEARER["authorization"], "send") is sender
 
 
 async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> None:

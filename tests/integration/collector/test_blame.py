@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from random import Random
 
@@ -12,10 +11,8 @@ import pytest
 from ragtrace import semconv
 from ragtrace.answers.carrier import read_carrier
 from ragtrace.answers.port import AnswerFilter
-from ragtrace.answers.rows import ReportLine, read_line
 from ragtrace.model import BlameClass
 from ragtrace.traces.extract import extract_records
-from tests.integration.cli.program import run
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
@@ -65,22 +62,6 @@ async def test_people_find_an_answer_by_its_cause_and_see_the_evidence(
     (record,) = extract_records(trace).records
     told = read_carrier(carrier, record).judged.evaluation.blame
     assert (told.primary, told.faults[0].chunk_ids) == (fault, event[semconv.BLAME_CHUNK_IDS])
-
-
-def test_reports_and_the_terminal_tell_the_cause(tmp_path: Path) -> None:
-    records = tmp_path / "records.jsonl"
-    row = {"question": "How long?", "contexts": ["It takes 14 days."], "answer": "It takes 30 days."}
-    records.write_text(json.dumps(row), "utf-8")
-    files = [tmp_path / f"report{suffix}" for suffix in (".jsonl", ".csv", ".html")]
-    asked = ("evaluate", str(records), "--judge", "scripted", "--metrics", "faithfulness,chunk_precision")
-    told = run(*asked, *(part for file in files for part in ("--out", str(file))))
-    assert "cause         contradicted context: claim 1" in told.stdout
-    for file in files:
-        assert re.search("contradicted.context", file.read_text("utf-8"))
-    line = ReportLine("here", files[0].read_bytes().splitlines()[0])
-    blame = read_line(line).judged.evaluation.blame
-    assert blame.primary is BlameClass.CONTRADICTED_CONTEXT
-    assert blame.faults[0].quote == "It takes 14 days."
 
 
 async def test_the_carrier_has_no_quote_without_content(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sqlite3
 import sys
@@ -83,24 +82,6 @@ def test_what_cannot_be_opened_is_named(others: dict[str, Any], said: str, tmp_p
     result = checked(tmp_path, **others)
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.stderr.split())
-
-
-def test_all_of_it_is_said_at_once(tmp_path: Path) -> None:
-    result = checked(
-        tmp_path,
-        export=[{"endpoint": "otlp-file:/no/such/out.jsonl"}],
-        store={"path": "/no/other/store.db"},
-        judge={"use": "openai:m", "api_key_env": "NO_KEY_HERE"},
-    )
-    assert all(word in result.stderr for word in ("/no/such", "/no/other", "NO_KEY_HERE"))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "sealed"
-    folder.mkdir(mode=0o500)
-    result = checked(tmp_path, store={"path": str(folder / "store.db")})
-    assert "nothing can be written into the folder" in " ".join(result.stderr.split())
 
 
 def test_a_file_of_another_program_is_no_store(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import JudgeCompromised, JudgeUnavailable
+from ragtrace.errors import JudgeUnavailable
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.cli import program
@@ -69,15 +69,6 @@ async def test_an_answer_of_which_a_metric_failed_is_judged_partly_wherever_it_i
     assert "judged:partly" in program.run("ledger", "--by", "reason", *store).output
 
 
-async def test_what_sampling_leaves_out_lowers_no_coverage(tmp_path: Path) -> None:
-    sample = {"ratio": 0.3, "rules": [{"name": "bot", "attributes": {"service.name": "bot"}}]}
-    async with stepped_collector(config(tmp_path, sample=sample)) as spans:
-        await judged(spans, *range(30))
-        outcomes = await spans.outcomes()
-        assert outcomes["sampled_out"] > outcomes["judged"] > 0
-        assert set((await coverage(spans)).values()) == {1.0}
-
-
 async def test_an_outage_is_seen_within_minutes_in_a_store_of_any_age(tmp_path: Path) -> None:
     judge = paid("outage")
     settings = config_of(
@@ -101,33 +92,3 @@ async def test_an_outage_is_seen_within_minutes_in_a_store_of_any_age(tmp_path: 
         judge.failure = None
         await again.pass_time(60 * MINUTE)
         assert await coverage(again) == {"faithfulness": 1}
-
-
-async def test_a_judge_whose_replies_are_worth_nothing_is_told_though_it_answers(tmp_path: Path) -> None:
-    judge = paid("liar")
-    settings = config_of(
-        tmp_path, judge={"use": f"{PAID}liar", "sentinel_rate": 0}, evaluate={"metrics": ["faithfulness"]}
-    )
-    async with stepped_collector(settings) as spans:
-        await judged(spans, 0)
-        judge.failure = JudgeCompromised("an invented claim is supported", usage=Usage())
-        await judged(spans, *range(1, 7))
-        assert (await spans.collector.vitals.readiness()).notes == ()
-        await spans.pass_time(11 * MINUTE)
-        await judged(spans, *range(7, 13))
-        told = (await spans.collector.vitals.readiness()).notes
-    assert told == ("no answer of the last 10 minutes got a score: failed:judge_compromised",)
-
-
-async def test_answers_that_failed_for_good_are_not_covered(tmp_path: Path) -> None:
-    judge = paid("gone")
-    judge.failure = JudgeUnavailable("no connection", usage=Usage())
-    settings = config_of(
-        tmp_path,
-        judge={"use": f"{PAID}gone", "sentinel_rate": 0},
-        evaluate={"retry_delays": [], "metrics": ["faithfulness"]},
-    )
-    async with stepped_collector(settings) as spans:
-        await judged(spans, 0)
-        assert await spans.outcomes() == {"failed:judge_unavailable": 1}
-        assert await coverage(spans) == {"faithfulness": 0}

@@ -174,51 +174,6 @@ async def test_a_failing_judge_is_no_drift(tmp_path: Path, model: DriftingModel)
         assert (await simulated.metrics())["ragtrace.drift.detected"] == 0
 
 
-async def test_another_evaluator_version_is_a_new_baseline_and_no_drift(
-    tmp_path: Path, model: DriftingModel
-) -> None:
-    config, clock = drift_config(tmp_path, model), StandingClock()
-    async with week(config, clock) as simulated:
-        await simulated.day()
-    model.strictness = 1.0
-    judge = config.judge.model_copy(update={"extra_body": {"seed": 7}})
-    async with week(config.model_copy(update={"judge": judge}), clock) as simulated:
-        assert (await simulated.drift.run()).result is RunResult.BASELINE
-
-
-async def test_a_restart_does_not_repeat_the_run_of_the_day(tmp_path: Path, model: DriftingModel) -> None:
-    config, clock = drift_config(tmp_path, model), StandingClock()
-    async with week(config, clock) as simulated:
-        await simulated.drift.step()
-    async with week(config, clock) as simulated:
-        await simulated.drift.step()
-        assert await simulated.runs() == [RunResult.BASELINE]
-
-
-async def test_without_anchors_nothing_is_asked_and_the_judge_counts_as_steady(
-    tmp_path: Path, model: DriftingModel
-) -> None:
-    async with week(drift_config(tmp_path, model, drift={"anchors": None})) as simulated:
-        await simulated.drift.step()
-        assert not (await simulated.drift.state()).is_drifted
-        assert model.calls == 0
-
-
-@pytest.mark.slow
-async def test_another_model_behind_the_same_name_is_told_once(
-    tmp_path: Path, model: DriftingModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with week(drift_config(tmp_path, model)) as simulated:
-        await simulated.day()
-        assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 0
-        model.model = "m-2026-06-06"
-        for _ in range(3):
-            await simulated.day()
-        assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 1
-    told = [line for line in caplog.messages if "now answered by m-2026-06-06" in line]
-    assert len(told) == 1
-
-
 @pytest.mark.slow
 async def test_replicas_that_take_turns_are_told_once_each(tmp_path: Path, model: DriftingModel) -> None:
     async with week(drift_config(tmp_path, model)) as simulated:

@@ -12,8 +12,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from ragtrace import semconv
-from ragtrace.backends import open_carrier_sink
-from ragtrace.errors import ConfigError, SendRejected
+from ragtrace.errors import ConfigError
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import free_ports
 from tests.integration.collector.running import (
@@ -122,49 +121,6 @@ async def test_records_have_no_text_if_carriers_have_none(tmp_path: Path) -> Non
         sent = b"".join(body for _, _, body in store.requests)
     assert b"99 years" not in sent
     assert b"ragtrace.claim.offset_start" in sent
-
-
-async def test_a_claim_of_a_megabyte_is_cut_and_does_not_stop_the_records(tmp_path: Path) -> None:
-    with http_server(lambda _: HttpAnswer()) as store:
-        config = config_of(tmp_path, export=exports(tmp_path, f"logs:{store.url}"))
-        async with running_collector(config) as ours:
-            await post(ours, request_of(*rag_trace(0, answer="word" * 250_000)))
-            await until(lambda: results_in(records_at(store)))
-        assert max(len(body) for _, _, body in store.requests) < 100_000
-
-
-@pytest.mark.slow
-async def test_a_log_store_that_is_away_holds_up_no_carrier_and_gets_its_records_after_a_restart(
-    tmp_path: Path,
-) -> None:
-    (port,) = free_ports(1)
-    away = f"logs:http://127.0.0.1:{port}"
-    config = config_of(tmp_path, export=exports(tmp_path, away), drain_timeout="0s")
-    async with running_collector(config) as ours:
-        await post(ours, request_of(*rag_trace(0, answer=WRONG)))
-        await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        kept = await ours.pipeline.store.outbox_items(away, 10)
-    assert len(kept) == 1
-    with http_server(lambda _: HttpAnswer(), port=port) as store:
-        async with running_collector(config):
-            await until(lambda: records_at(store))
-        records = records_at(store)
-    assert {record.trace_id.hex() for record in records} == {trace_id_of(0)}
-
-
-async def test_what_a_log_store_refuses_is_set_aside_and_told_as_log_records(tmp_path: Path) -> None:
-    refusal = b'{"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": "too old"}}'
-    with http_server(lambda _: HttpAnswer(body=refusal)) as store:
-        address = f"logs:{store.url}"
-        async with running_collector(config_of(tmp_path, export=exports(tmp_path, address))) as ours:
-            await post(ours, request_of(*rag_trace(0, answer=WRONG)))
-            await until(lambda: ours.counters.snapshot().get("parcels_rejected"))
-            told_of = (await ours.pipeline.store.ledger()).outbox_items[address]
-        sink = open_carrier_sink(address)
-        with pytest.raises(SendRejected, match="rejected 2 log records: too old"):
-            await sink.send(request_of(*carriers_in(tmp_path / "out.jsonl")))
-        await sink.aclose()
-    assert told_of["rejected"] == 1
 
 
 @pytest.mark.parametrize("address", ["phoenix:http://host:6006", "langfuse:https://host"])

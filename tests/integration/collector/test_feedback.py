@@ -96,27 +96,6 @@ async def test_feedback_that_overtakes_its_trace_waits_for_it(tmp_path: Path) ->
     assert carrier.trace_id == trace_id_of(0)
 
 
-async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await carriers(tmp_path, 1)
-        settled = collector.counters.snapshot()["traces_settled"]
-        await tell(collector, {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"})
-        await until(lambda: collector.counters.snapshot()["traces_settled"] > settled)
-        assert (await collector.pipeline.store.ledger()).by_name()["judged"] == 1
-    assert len(carriers_in(tmp_path / "out.jsonl")) == 1
-
-
-async def test_without_a_rule_about_feedback_the_spans_of_what_is_left_out_are_not_kept(
-    tmp_path: Path,
-) -> None:
-    sample = {"ratio": 0.0, "rules": [{"name": "vip", "service": "vip"}]}
-    async with running_collector(config_of(tmp_path, sample=sample)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await stored(collector, sampled_out=1)
-        assert (await collector.pipeline.store.spans(trace_id_of(0))).payloads == ()
-
-
 CONTEXT_RECALL = {"retry_delays": [], "metrics": ["context_recall"]}
 REFERENCE = "Refunds take 14 days. Shipping is free above 50 euros."
 
@@ -164,20 +143,5 @@ async def test_a_reference_reaches_context_recall(tmp_path: Path, application: C
             assert ragtrace.uninstrument()
 
         await asyncio.to_thread(run)
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.attributes[f"{semconv.SCORE_PREFIX}context_recall"] == 0.5
-
-
-async def test_a_reference_that_comes_with_a_thumb_down_is_what_the_answer_is_compared_with(
-    tmp_path: Path,
-) -> None:
-    config = config_of(tmp_path, sample=DISLIKED, evaluate=CONTEXT_RECALL, judge={"use": "lexical"})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await stored(collector, sampled_out=1)
-        await tell(
-            collector,
-            {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down", "reference": REFERENCE},
-        )
         (carrier,) = await carriers(tmp_path, 1)
     assert carrier.attributes[f"{semconv.SCORE_PREFIX}context_recall"] == 0.5

@@ -47,17 +47,6 @@ async def test_requests_go_on_byte_for_byte_in_the_order_of_their_acknowledgemen
     assert ExportTraceServiceRequest.FromString(bytes_at(downstream)) == merged
 
 
-async def test_a_back_end_that_is_away_does_not_hold_up_another(tmp_path: Path) -> None:
-    with running_receiver() as gone:
-        pass
-    with running_receiver() as downstream:
-        config = config_of(tmp_path, export=to(gone, downstream), drain_timeout="0s")
-        async with running_collector(config) as collector:
-            await post(collector, request_of(*rag_trace(0)))
-            await until(lambda: len(downstream.spans) >= 3)
-            assert await collector.pipeline.store.outbox_items(gone.endpoint, 10)
-
-
 async def test_json_goes_on_as_the_same_spans(tmp_path: Path) -> None:
     text = encode_json(rag_trace(0))
     with running_receiver() as downstream:
@@ -65,19 +54,6 @@ async def test_json_goes_on_as_the_same_spans(tmp_path: Path) -> None:
             await post(collector, text.encode(), {"content-type": "application/json"})
             await until(lambda: len(downstream.spans) >= 3)
     assert tuple(decode(downstream.requests[0].SerializeToString())) == rag_trace(0)
-
-
-async def test_what_is_too_large_to_travel_with_others_travels_alone(tmp_path: Path) -> None:
-    large = replace(rag_trace(0)[0], attributes={"text": "x" * 3_000_000})
-    bodies = [request_of(*rag_trace(1)), request_of(large), request_of(*rag_trace(2))]
-    with running_receiver() as downstream:
-        config = config_of(tmp_path, export=to(downstream), sample={"ratio": 0.0})
-        async with running_collector(config) as collector:
-            sinks = [{downstream.endpoint: body} for body in bodies]
-            for sink in sinks:
-                await collector.pipeline.store.append([], forward=sink, now_ns=1)
-            await until(lambda: len(downstream.spans) >= 7)
-    assert [len(request.resource_spans) for request in downstream.requests] == [1, 1, 1]
 
 
 async def test_own_carriers_beside_others_spans_are_taken_out_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -59,19 +59,6 @@ async def test_all_records_go_on_as_they_came_and_messages_are_read_too(tmp_path
 _OURS = (semconv.EVALUATION_RESULT, "ragtrace.claim.contradicted", "ragtrace.claim.unsupported")
 
 
-async def test_a_log_store_that_is_away_gets_them_after_a_restart(tmp_path: Path) -> None:
-    answers = [HttpAnswer(status=503)]
-    with http_server(lambda _: answers[-1]) as store:
-        async with running_collector(forwarding(tmp_path, store, drain_timeout="0s")) as collector:
-            await send_logs(collector, BODY)
-            await until(lambda: store.requests)
-        store.requests.clear()
-        answers.append(HttpAnswer())
-        async with running_collector(forwarding(tmp_path, store)):
-            await until(lambda: store.requests)
-    assert records_at(store) == RECORDS
-
-
 async def test_evaluations_that_come_back_do_not_go_round(tmp_path: Path) -> None:
     request = ExportLogsServiceRequest.FromString(BODY)
     own = request.resource_logs[0].scope_logs.add()

@@ -84,18 +84,6 @@ async def test_the_answer_span_itself_carries_scores_and_claims(
     assert len(downstream.spans) == 3
 
 
-async def test_bytes_of_spans_that_get_no_scores_are_unchanged(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    body = request_of(*rag_trace(0)[1:])  # no root: the collector waits for it in vain
-    config = holding(tmp_path, downstream, {"hold_timeout": "100ms"})
-    async with running_collector(config) as collector:
-        await post(collector, body)
-        await arrived(downstream, 2)
-        assert counted(collector, "holds_timed_out") == 1
-    assert [request.SerializeToString() for request in downstream.requests] == [body]
-
-
 async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
     tmp_path: Path, downstream: OtlpReceiver
 ) -> None:
@@ -108,17 +96,6 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
         assert {span.trace_id for span in passed} == {trace_id_of(n) for n in range(20) if not kept[n]}
         assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == kept.count(True) > 0
     assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
-
-
-async def test_a_judge_that_must_be_asked_again_later_is_not_waited_for(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    (tmp_path / "away.json").write_text(json.dumps({"error": "judge_unavailable"}))
-    judge = {"use": f"scripted:{tmp_path / 'away.json'}"}
-    config = holding(tmp_path, downstream, judge=judge, evaluate={"retry_delays": ["1m"]})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        assert tuple(await arrived(downstream, 3)) == rag_trace(0)
 
 
 async def test_nothing_is_held_while_the_judge_refuses(tmp_path: Path, downstream: OtlpReceiver) -> None:

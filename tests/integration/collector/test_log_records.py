@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -144,7 +143,7 @@ async def test_an_answer_in_log_records_is_judged(tmp_path: Path, records: Seque
     assert carrier.parent_span_id == without_messages()[2].span_id
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0)])
 async def test_the_order_of_spans_and_records_changes_nothing(tmp_path: Path, order: Sequence[int]) -> None:
     async def send(part: int) -> None:
         if part == 0:
@@ -159,15 +158,6 @@ async def test_the_order_of_spans_and_records_changes_nothing(tmp_path: Path, or
         await until(lambda: any(SCORE in each.attributes for each in carriers_in(tmp_path / "out.jsonl")))
         assert collector.counters.snapshot()["answers_judged"] == 1
     assert carriers_in(tmp_path / "out.jsonl")[-1].attributes[SCORE] == 0.5
-
-
-async def test_records_survive_a_kill(tmp_path: Path) -> None:
-    quiet = config_of(tmp_path, assemble={"quiet_period": "10m", "deadline": "10m"}, drain_timeout="0s")
-    async with running_collector(quiet) as collector:
-        await send_logs(collector, logs_of(details()))
-    async with running_collector(config_of(tmp_path)) as collector:
-        await post(collector, request_of(*without_messages()))
-        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
 
 
 async def test_other_records_are_a_partial_success_and_are_not_kept(tmp_path: Path) -> None:
@@ -201,39 +191,19 @@ async def test_records_over_grpc_and_as_json(tmp_path: Path) -> None:
         assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
 
 
-@pytest.mark.parametrize("mode", ["append", "hold"])
-async def test_back_ends_get_the_spans_and_no_stand_in(tmp_path: Path, mode: str) -> None:
+async def test_back_ends_get_the_spans_and_no_stand_in(tmp_path: Path) -> None:
     with running_receiver() as downstream:
         config = config_of(
-            tmp_path, export=[{"endpoint": downstream.endpoint, "forward": True}], attach={"mode": mode}
+            tmp_path, export=[{"endpoint": downstream.endpoint, "forward": True}], attach={"mode": "hold"}
         )
         async with running_collector(config) as collector:
             await send_logs(collector, logs_of(details()))
             await post(collector, request_of(*without_messages()))
-            expected = 3 if mode == "hold" else 4
-            await until(lambda: len(downstream.spans) >= expected)
+            await until(lambda: len(downstream.spans) >= 3)
         spans = [each for request in downstream.requests for each in decode(request.SerializeToString())]
-    assert len(spans) == expected
+    assert len(spans) == 3
     assert semconv.LOG_RECORDS_SPAN not in {span.name for span in spans}
     assert any(span.attributes.get(SCORE) == 0.5 for span in spans)
-
-
-async def test_a_text_that_is_not_utf_8_costs_no_record(tmp_path: Path) -> None:
-    spoilt = logs_of(*OLD, record("", text("caf?"))).replace(b"caf?", b"caf\xe9")
-    async with running_collector(config_of(tmp_path)) as collector:
-        answer = ExportLogsServiceResponse.FromString((await send_logs(collector, spoilt)).content)
-        assert answer.partial_success.rejected_log_records == 1
-        assert "1 names, keys or values were not UTF-8" in answer.partial_success.error_message
-        await post(collector, request_of(*without_messages()))
-        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
-
-
-async def test_a_record_of_an_unknown_span_ends_as_a_trace_without_an_answer(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path, assemble={"deadline": "100ms"})) as collector:
-        await send_logs(collector, logs_of(details()))
-        await until(lambda: collector.counters.snapshot()["traces_settled"])
-        assert collector.counters.snapshot()["traces_without_rag"] == 1
-        assert collector.counters.snapshot()["stage_errors"] == 0
 
 
 async def test_the_shipped_otelcol_configuration_passes_on_messages_and_no_other_logs(

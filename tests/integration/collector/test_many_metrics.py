@@ -12,7 +12,6 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
-from ragtrace_collector.judge import evaluator_spec_of
 from ragtrace_collector.service.check import check_config
 from tests.integration.collector.running import (
     carriers_in,
@@ -88,18 +87,6 @@ async def test_six_metrics_stand_on_one_carrier_with_all_their_verdicts(tmp_path
     assert sum(name.startswith("ragtrace.chunk.") for name in names) == len(CHUNKS)
 
 
-async def test_a_chat_without_retrieval_is_not_asked_about_where_metrics_are_about_rag(
-    tmp_path: Path,
-) -> None:
-    _, _, chat = rag_trace(0)
-    async with running_collector(config_of(tmp_path, evaluate={"metrics": METRICS})) as collector:
-        await send_grpc(collector, request_of(replace(chat, parent_span_id=None)))
-        await until(lambda: collector.counters.snapshot()["answers_ineligible"])
-        counts = (await collector.pipeline.store.ledger()).by_name()
-    assert counts["ineligible:no_retrieval"] == 1
-    assert carriers_in(tmp_path / "out.jsonl") == ()
-
-
 def judge_that_fails(folder: Path, *, times: int) -> dict[str, str]:
     (folder / "judge.py").write_text(JUDGE.format(fails=times))
     return {"use": f"{folder / 'judge.py'}:open_it"}
@@ -128,42 +115,16 @@ async def test_what_is_found_is_shown_where_a_part_fails_for_good(tmp_path: Path
     assert f"{semconv.SCORE_PREFIX}context_recall" not in carrier.attributes
 
 
-def test_what_is_measured_may_be_said_in_another_tools_terms(tmp_path: Path) -> None:
-    file = tmp_path / "my.yaml"
-    file.write_text(
-        f"""
-export: [{{endpoint: 'otlp-file:{tmp_path / "out.jsonl"}'}}]
-evaluate:
-  metrics:
-    - {{name: answer_relevancy, profile: deepeval-4}}
-    - {{name: faithfulness, profile: deepeval-4, peer_prompts: true, options: {{strict_mode: true}}}}
-    - {{name: faithfulness, profile: ragas}}
-"""
-    )
-    metrics = evaluator_spec_of(load_config(file, environ={})).open_metrics()
-    assert [(metric.name, metric.profile) for metric in metrics] == [
-        ("answer_relevance", "deepeval-4"),
-        ("faithfulness", "deepeval-4"),
-        ("faithfulness", "ragas"),
-    ]
-    assert metrics[1].threshold == 1.0
-
-
 @pytest.mark.parametrize(
     ("sections", "told"),
     [
         ("evaluate: {metrics: [question_similarity]}", "set `judge.embedder`"),
-        ("evaluate: {metrics: [./no.py:Metric]}", "there is no file"),
         ("evaluate: {metrics: [answer_relevancy, answer_relevance]}", "'answer_relevance' .* twice"),
-        ("evaluate: {metrics: [{name: faithfulness, prompts: {verify: no.md}}]}", "prompt 'verify'.*no.md"),
         ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
         ("evaluate: {metrics: [{name: rag_score, options: {weights: {faithfulness: 2}}}]}", "add up to 1"),
         (AS_RAGAS % "a: 1", "faithfulness has no option 'a': choose from include_reason"),
         (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': write a whole number"),
-        ("evaluate: {metrics: [{name: faithfulness, profile: deepval}]}", "deepval"),
-        ("judge: {calibration: no.json}", "calibration .*no.json' cannot be read"),
         ("judge: {second: 'no_such:m'}", "there is no judge 'no_such'"),
-        ("judge: {prices: no.toml}", "prices .*no.toml' cannot be read"),
     ],
 )
 def test_what_cannot_be_used_is_told_before_anything_starts(tmp_path: Path, sections: str, told: str) -> None:

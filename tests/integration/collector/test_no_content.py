@@ -10,7 +10,6 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace_collector.deliver import without_quotes
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.telemetry.logs import JsonLines, TextLines
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -108,14 +107,3 @@ async def test_what_is_no_otlp_is_not_quoted(tmp_path: Path, log: Everything) ->
             answer = await post(collector, f'{{"resourceSpans": "{QUESTION}"}}'.encode(), headers)
             assert answer.status_code == httpx.codes.BAD_REQUEST
     assert "canary" not in "".join(log.lines)
-
-
-def test_a_reason_that_quotes_nothing_stays_whole() -> None:
-    assert without_quotes("t:4317 answered UNAUTHENTICATED: expired", b"spans") == (
-        "t:4317 answered UNAUTHENTICATED: expired"
-    )
-
-
-def test_a_reason_is_cut_where_it_begins_to_quote() -> None:
-    reason = without_quotes(f"t:4317 answered INVALID_ARGUMENT: {QUESTION}", request_of(*SPANS))
-    assert reason == "t:4317 answered INVALID_ARGUMENT: … (the rest quotes what was sent)"

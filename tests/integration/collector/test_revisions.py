@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import TraceSlice
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import config_of
-from tests.integration.collector.stepping import Stepped, final_carriers, stepped_collector
+from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import rag_trace
 
 QUIET_S, DEADLINE_S, LINGER_S = 5, 60, 600
@@ -111,32 +110,6 @@ async def test_revisions_of_an_answer_are_bounded(tmp_path: Path) -> None:
     ]
 
 
-async def test_spans_that_come_after_the_linger_revise_nothing(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge_first(spans)
-        spans.clock.time_ns += (LINGER_S + 60) * 10**9
-        now_ns = spans.clock.time_ns
-        assert await spans.collector.pipeline.store.expire(decided_before_ns=now_ns, ended_before_ns=0) == 1
-        await spans.send(ROOT, second_retrieval())
-        await spans.pass_time(DEADLINE_S)
-        assert len(spans.carriers()) == 1
-        assert (await spans.outcomes())["judged"] == 1
-
-
-async def test_an_answer_that_moves_to_another_span_takes_its_verdict_along(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(RETRIEVAL, GENERATION)
-        await spans.pass_time(DEADLINE_S)
-        (first,) = spans.carriers()
-        await spans.send(ROOT)
-        await spans.pass_time(QUIET_S)
-        (final,) = final_carriers(spans.carriers())
-        assert await spans.outcomes() == {"judged": 1}
-        assert (await spans.collector.pipeline.store.ledger()).superseded == 1
-    assert (first.parent_span_id, final.parent_span_id) == (GENERATION.span_id, ROOT.span_id)
-    assert final.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
 async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await spans.send(ROOT, GENERATION)
@@ -148,41 +121,3 @@ async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tm
         assert await spans.outcomes() == {"judged": 1}
     assert skipped.attributes[semconv.EVAL_SKIP_REASON] == "no_retrieval"
     assert carrier.attributes[semconv.EVAL_SUPERSEDES] == skipped.span_id
-
-
-async def test_spans_that_cannot_be_read_take_no_verdict_back(tmp_path: Path) -> None:
-    broken = TraceSlice(trace_id=ROOT.trace_id, payload=b"\xff", spans=())
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge_first(spans)
-        await spans.collector.pipeline.store.append([broken], forward={}, now_ns=spans.clock.now_ns())
-        spans.collector.pipeline.assembly.add(broken.trace_id, (), reopened=True)
-        await spans.pass_time(DEADLINE_S)
-        assert await spans.outcomes() == {"judged": 1}
-        assert spans.collector.counters.snapshot()["stage_errors"] == 1
-
-
-async def test_a_revision_of_scores_on_the_answer_span_supersedes_that_span(tmp_path: Path) -> None:
-    out = {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}
-    holding = {"attach": {"mode": "hold"}, "export": [out]}
-    async with stepped_collector(config(tmp_path, others=holding)) as spans:
-        await spans.send(ROOT, RETRIEVAL, GENERATION)
-        await spans.pass_time(QUIET_S)
-        await spans.send(second_retrieval())
-        await spans.pass_time(QUIET_S)
-        root, *_, late, revision = spans.carriers()
-    assert (root.span_id, root.attributes[SCORE], late.name) == (ROOT.span_id, 0.5, RETRIEVAL.name)
-    assert (revision.attributes[SCORE], revision.parent_span_id) == (1.0, ROOT.span_id)
-    assert revision.attributes[semconv.EVAL_SUPERSEDES] == ROOT.span_id
-
-
-async def test_a_trace_that_comes_again_after_it_was_forgotten_is_read_again(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        reader = spans.collector.pipeline.sample_stage.reader
-        for answer in ("Refunds take 30 days.", "Refunds take 14 days."):
-            await spans.send(*rag_trace(0, answer=answer))
-            await spans.pass_time(QUIET_S)
-            record = (await reader.read(ROOT.trace_id, spans.collector.live.rules)).of(ROOT.span_id)
-            assert record is not None
-            assert record.answer == answer
-            await spans.collector.pipeline.store.expire(decided_before_ns=2**62, ended_before_ns=2**62)
-        assert await spans.outcomes() == {"judged": 2}

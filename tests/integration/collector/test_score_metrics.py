@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import sqrt
@@ -14,12 +13,9 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace import semconv
 from ragtrace.stats import Weighed, weighted_mean
 from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
-from tests.backends.jaeger_server import Jaeger
-from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
 from tests.backends.prometheus_server import Prometheus, running_prometheus
 from tests.patience import PATIENCE_S
@@ -140,71 +136,3 @@ def test_mean_interval_and_pass_rate_are_those_of_the_library(tmp_path: Path) ->
     exact = sum(((item.value - expected.mean) / (item.probability or 1)) ** 2 for item in weighed)
     assert sqrt(variance) == pytest.approx(sqrt(exact) / (weight or 1), rel=1e-6)
     assert coverage == 1, "what sampling left out counts"
-
-
-@pytest.mark.slow
-def test_every_exemplar_leads_to_a_carrier_in_its_trace(tmp_path: Path, jaeger: Jaeger) -> None:
-    to_jaeger = [{"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True}]
-    with collector_process(tmp_path, config(tmp_path, export=to_jaeger)) as collector:
-        send(collector, first=7_000)
-        with scraped(tmp_path, collector) as prometheus:
-            exemplars = eventually(
-                lambda: prometheus.exemplars("ragtrace_evaluation_score_bucket"), what="exemplars"
-            )
-        for exemplar in exemplars:
-            trace = jaeger.wait_for_trace(exemplar["labels"]["trace_id"], spans=4)
-            spans = {span["spanID"]: span for span in trace["spans"]}
-            carrier = spans[exemplar["labels"]["span_id"]]
-            tags = {tag["key"]: tag["value"] for tag in carrier["tags"]}
-            assert carrier["operationName"].startswith(semconv.CARRIER_NAME_PREFIX)
-            assert tags["ragtrace.score.faithfulness"] == float(exemplar["value"])
-
-
-PIPELINE = """
-receivers: {{otlp: {{protocols: {{grpc: {{endpoint: "127.0.0.1:{grpc}"}}}}}}}}
-exporters: {{prometheus: {{endpoint: "127.0.0.1:{page}", enable_open_metrics: true}}}}
-service:
-  telemetry: {{metrics: {{level: none}}}}
-  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
-"""
-
-
-def test_an_opentelemetry_collector_gets_the_same_numbers(
-    otelcol: OtelCol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
-    port, page = free_ports(2)
-    file = tmp_path / "metrics.yaml"
-    file.write_text(PIPELINE.format(grpc=port, page=page))
-    telemetry = {"listen": "127.0.0.1:0", "otlp_endpoint": f"grpc://127.0.0.1:{port}"}
-    count = r"ragtrace_evaluation_score_weighted_count\{.*?\} ([\d.]+)"
-
-    def counted(url: str) -> list[int]:
-        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-        text = httpx.get(f"{url}/metrics", headers=accept, timeout=PATIENCE_S).text
-        return sorted(int(float(number)) for number in re.findall(count, text))
-
-    with (
-        otelcol.run(file, env={}, listens_on=[port, page]),
-        collector_process(tmp_path, config(tmp_path, telemetry=telemetry)) as collector,
-    ):
-        send(collector)
-        own = f"http://127.0.0.1:{collector.pages_port}"
-        eventually(lambda: sum(counted(own)) >= NUMBER / 2, what="answers")
-        eventually(
-            lambda: counted(own) == counted(f"http://127.0.0.1:{page}"), what="the same numbers at both"
-        )
-
-
-@pytest.mark.slow
-def test_promtool_finds_nothing_wrong_with_the_page(tmp_path: Path) -> None:
-    with collector_process(tmp_path, config(tmp_path)) as collector:
-        send(collector)
-        url = f"http://127.0.0.1:{collector.pages_port}/metrics"
-        eventually(lambda: "ragtrace_evaluation_score_bucket" in httpx.get(url).text, what="scores")
-        text = httpx.get(url).text
-    own = re.sub(r"(?ms)^# HELP process_.*?(?=^# HELP ragtrace)", "", text)
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=own, capture_output=True, text=True, check=False
-    )
-    assert not [line for line in checked.stderr.splitlines() if "ragtrace_evaluation" in line]

@@ -9,15 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cryptography.exceptions import InvalidTag
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.records import HoldMode, StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.integration.collector.running import (
@@ -58,21 +55,6 @@ def on_disk(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
 
 
-@given(payload=st.binary(), place=st.text(alphabet="abc", max_size=5))
-def test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone(
-    payload: bytes, place: str
-) -> None:
-    cipher = open_cipher([OLD])
-    sealed = cipher.encrypt(payload, place)
-    assert cipher.decrypt(sealed, place) == payload
-    assert open_cipher([NEW, OLD]).decrypt(sealed, place) == payload
-    with pytest.raises(InvalidTag):
-        cipher.decrypt(sealed, place + "x")
-    with pytest.raises(InvalidTag):
-        cipher.decrypt(sealed[:-1] + bytes([sealed[-1] ^ 1]), place)
-    assert cipher.encrypt(payload, place) != sealed
-
-
 async def test_no_content_stands_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with store_with(path, OLD) as store:
@@ -82,13 +64,6 @@ async def test_no_content_stands_in_the_file(tmp_path: Path) -> None:
     async with store_with(path, OLD) as store:
         assert await kept(store) == (SECRET, SECRET)
     assert SECRET not in on_disk(path)
-
-
-async def test_without_a_key_it_would(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with store_with(path) as store:
-        await store.append([part(SECRET)], forward={}, now_ns=1)
-    assert SECRET in on_disk(path)
 
 
 async def test_an_answer_that_was_judged_leaves_nothing_readable(tmp_path: Path) -> None:
@@ -125,39 +100,6 @@ async def test_keys_are_changed_by_putting_a_new_one_in_front(tmp_path: Path) ->
     with pytest.raises(ConfigError):
         async with store_with(path, NEW):
             pass
-
-
-async def test_a_key_is_needed_no_longer_than_what_it_sealed_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with store_with(path, OLD) as store:
-        await store.append([], forward={"sink": b"old"}, now_ns=1)
-    async with store_with(path, NEW, OLD) as store:
-        await store.append([part(b"new")], forward={}, now_ns=2)
-        await store.delivered(await store.outbox_items("sink", 10))
-    async with store_with(path, NEW) as store:
-        assert await kept(store) == (b"new",)
-
-
-async def test_a_store_that_was_readable_is_encrypted_from_now_on(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with store_with(path) as store:
-        await store.append([part(b"before")], forward={}, now_ns=1)
-    async with store_with(path, OLD) as store:
-        await store.append([part(SECRET)], forward={}, now_ns=2)
-        assert await kept(store) == (b"before", SECRET)
-        assert SECRET not in on_disk(path)
-
-
-async def test_held_spans_and_their_scores_are_sealed_and_go_out_whole(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    request = request_of(*rag_trace(0))
-    async with store_with(path, OLD) as store:
-        await store.append([part(request)], forward={}, now_ns=1, holding=HoldMode.NEW)
-        assert request not in on_disk(path)
-        assert await store.outbox_items("sink", 10) == ()
-        await store.release(before_ns=2, now_ns=2, most_bytes=1 << 20)
-        (outbox_item,) = await store.outbox_items("sink", 10)
-    assert outbox_item.payload == request
 
 
 async def test_content_that_was_changed_on_disk_is_not_believed(tmp_path: Path) -> None:

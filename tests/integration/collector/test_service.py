@@ -6,18 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-)
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store.store import Store
 from tests.backends.otlp_receiver import running_receiver
 from tests.integration.collector.running import (
     carriers_in,
@@ -134,81 +128,3 @@ async def test_a_back_end_that_is_away_gets_its_carriers_when_it_is_back(tmp_pat
         async with running_collector(config):
             await until(lambda: back.spans)
         assert [span.name for span in back.spans] == ["evaluation pass"]
-
-
-async def test_spans_that_were_rejected_are_not_forwarded(tmp_path: Path) -> None:
-    request = ExportTraceServiceRequest.FromString(request_of(*rag_trace(0)))
-    request.resource_spans[0].scope_spans[0].spans[1].span_id = bytes(8)
-    with running_receiver() as downstream:
-        export = [{"endpoint": downstream.endpoint, "forward": True}]
-        async with running_collector(config_of(tmp_path, export=export)) as collector:
-            await post(collector, request.SerializeToString())
-            await until(lambda: downstream.spans)
-        ids = [span.span_id.hex() for span in downstream.requests[0].resource_spans[0].scope_spans[0].spans]
-    assert ids == [rag_trace(0)[0].span_id, rag_trace(0)[2].span_id]
-
-
-async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
-    config = config_of(tmp_path, assemble={"quiet_period": "300ms"}, judge={"use": "lexical"})
-    async with running_collector(config) as collector:
-        commits = cast("Store", collector.pipeline.store)._commits
-        # claims enough that the carrier needs pages of its own
-        await post(
-            collector,
-            request_of(*rag_trace(0, answer=" ".join(f"Refunds take {n} days." for n in range(20)))),
-        )
-        pages = await commits.submit(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
-        await commits.submit(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
-        await until(lambda: collector.counters.snapshot()["stage_errors"])
-        assert collector.counters.snapshot()["answers_judged"] == 0
-        await commits.submit(lambda db: db.execute("PRAGMA max_page_count = 100000").close())
-        await carriers(tmp_path, 1)
-        assert await outcomes(collector) == {"judged": 1}
-
-
-@pytest.mark.slow
-async def test_a_thousand_chunks_and_a_huge_answer_are_judged(tmp_path: Path) -> None:
-    chunks = [f"Fact {number} is that number {number} is nice." for number in range(1000)]
-    answer = " ".join(chunks)[:200_000]
-    config = config_of(tmp_path, judge={"use": "lexical"}, receive={"max_message_bytes": 4_000_000})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0, chunks=chunks, answer=answer)))
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1000
-    assert len(carrier.events) <= 128
-
-
-async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_it(tmp_path: Path) -> None:
-    root = SpanRef(span_id="00000000000000a1", parent_span_id=None)
-    broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,))
-    async with running_collector(config_of(tmp_path)) as collector:
-        await collector.pipeline.store.append([broken], forward={}, now_ns=1)
-        collector.pipeline.assembly.add(broken.trace_id, broken.spans)
-        await post(collector, request_of(*rag_trace(1)))
-        (carrier,) = await carriers(tmp_path, 1)
-        assert collector.counters.snapshot()["stage_errors"] == 1
-        assert len(collector.pipeline.assembly) == 0
-    assert carrier.trace_id == trace_id_of(1)
-
-
-@pytest.mark.slow
-async def test_hundreds_of_answers_in_one_trace_are_each_judged_once(tmp_path: Path) -> None:
-    top = replace(rag_trace(0)[0], span_id="f" * 16, attributes={})
-    spans = [top, *(span for number in range(400) for span in _call_under(top, number))]
-    async with running_collector(config_of(tmp_path)) as collector:
-        await send_grpc(collector, request_of(*spans))
-        await until(lambda: collector.counters.snapshot()["answers_judged"] == 400)
-        assert await outcomes(collector) == {"judged": 400}
-    found = carriers_in(tmp_path / "out.jsonl")
-    assert len({span.parent_span_id for span in found}) == len(found) == 400
-
-
-def _call_under(top: Span, number: int) -> Sequence[Span]:
-    """Return the spans of one RAG call, with ids of their own."""
-    root, *steps = rag_trace(0)
-    root_id = f"{number * 3 + 1:016x}"
-    renamed = [replace(span, span_id=f"{number * 3 + 2 + i:016x}") for i, span in enumerate(steps)]
-    return [
-        replace(root, span_id=root_id, parent_span_id=top.span_id),
-        *(replace(span, parent_span_id=root_id) for span in renamed),
-    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +14,7 @@ from pydantic import BaseModel
 from ragtrace import semconv
 from ragtrace.answer_sources import find_answers
 from ragtrace.conversations import SessionName
-from ragtrace.errors import ConfigError, JudgeNonsense
+from ragtrace.errors import JudgeNonsense
 from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.traces.trace import Span
@@ -24,7 +22,7 @@ from ragtrace_collector.config import CollectorConfig
 from tests.backends.jaeger_server import Jaeger
 from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
-from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 
 QUIET_S, IDLE_S, KEEP_S = 5, 600, 3_600
@@ -144,75 +142,6 @@ def name_of(session: str) -> SessionName:
     return SessionName(session=session)
 
 
-async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    clock = StandingClock()
-    async with stepped_collector(config(tmp_path), clock=clock) as spans:
-        await receive(spans, *TOLD[:2])
-    async with stepped_collector(config(tmp_path), clock=clock) as spans:
-        await receive(spans, *TOLD[2:])
-    async with stepped_collector(config(tmp_path), clock=clock) as spans:
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    check_told(span)
-
-
-async def test_a_session_that_always_contradicts_itself_is_told_within_bounds(tmp_path: Path) -> None:
-    answers = [f"Refunds take {number} days." for number in range(80)]
-    turns = [turn(number, answer, chunks=[answer]) for number, answer in enumerate(answers)]
-    async with stepped_collector(config(tmp_path)) as spans:
-        await receive(spans, *turns)
-        await spans.pass_time(IDLE_S + 1)
-        found = sessions_in(spans.carriers())
-    last = found[-1]
-    assert numbers(last)["turns"] == 80
-    assert numbers(last)["contradictions"] == 79
-    assert last.name == "session fail"
-    assert len(last.events) == 50
-    assert len(last.links) <= 50
-
-
-async def test_empty_turns_are_no_turns(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await receive(spans, turn(0, GOOD), turn(1, " "), turn(2, ""))
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    assert numbers(span)["turns"] == 1
-
-
-async def test_a_session_keeps_bounded_texts(tmp_path: Path) -> None:
-    huge = "Refunds take 14 days. " * 5_000
-    async with stepped_collector(config(tmp_path)) as spans:
-        for number in range(3):
-            await receive(spans, turn(number, huge))
-        stored = await spans.collector.pipeline.store.sessions.session(name_of("chat-1"))
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    assert stored is not None
-    assert len(stored.turns) == 3
-    assert all(len(one.turn) < 100_000 for one in stored.turns)
-    assert numbers(span)["turns"] == 3
-
-
-async def test_a_session_without_end_is_told_when_it_is_old(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, max_length="30m")) as spans:
-        for number in range(8):
-            await receive(spans, turn(number, GOOD))
-            await spans.pass_time(IDLE_S - 60)
-        found = sessions_in(spans.carriers())
-    assert found
-    assert numbers(found[0])["turns"] >= 3
-
-
-async def test_a_key_less_judge_leaves_contradictions_open(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, judge={"use": "lexical"})) as spans:
-        await receive(spans, turn(0, GOOD), turn(1, GOOD))
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    assert numbers(span)["unchecked"] == 1
-    assert span.attributes[semconv.SESSION_LABEL] == "skipped"
-    assert span.attributes[semconv.SESSION_FAITHFUL_SHARE] == 1.0
-
-
 def open_failing(settings: JudgeSettings) -> Judge:
     """Open a judge that is away whenever it is shown an earlier answer in place of a chunk."""
 
@@ -271,11 +200,6 @@ async def test_without_the_setting_and_across_tenants_no_turn_of_another_trace_i
     assert claims[trace_id_of(2)] == "[Q0?] takes 3 days."
 
 
-async def test_turns_that_are_not_kept_cannot_be_shown(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"set `sessions.enabled: true`"):
-        config(tmp_path, enabled=False, context_turns=2)
-
-
 async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path, others={"attach": {"content": False}})) as spans:
         await receive(spans, *TOLD)
@@ -284,31 +208,6 @@ async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path
         (span,) = sessions_in(spans.carriers())
     assert numbers(span)["contradictions"] == 1
     assert "Refunds" not in repr(span)
-
-
-async def test_without_the_section_no_turn_is_kept(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, enabled=False)) as spans:
-        await receive(spans, *TOLD)
-        await spans.pass_time(IDLE_S + 1)
-        assert sessions_in(spans.carriers()) == []
-        assert await spans.collector.pipeline.store.sessions.session(name_of("chat-1")) is None
-
-
-@pytest.mark.night
-@pytest.mark.slow
-async def test_a_thousand_turns_are_one_session_in_bounded_calls(tmp_path: Path) -> None:
-    answers = [GOOD if number % 10 else "Shipping takes 3 days." for number in range(1_000)]
-    turns = [turn(number, answer) for number, answer in enumerate(answers)]
-    random.Random(7).shuffle(turns)
-    async with stepped_collector(config(tmp_path)) as spans:
-        for start in range(0, len(turns), 50):
-            await asyncio.gather(*(spans.send(*one) for one in turns[start : start + 50]))
-            await spans.pass_time(QUIET_S)
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    assert numbers(span)["turns"] == 1_000
-    assert span.attributes[semconv.JUDGE_CALLS] == 999
-    assert span.name == "session pass"
 
 
 @pytest.mark.slow

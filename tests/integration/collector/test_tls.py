@@ -13,10 +13,8 @@ import httpx
 import pytest
 
 from ragtrace.backends import open_sink
-from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable, SendRetryable
+from ragtrace.errors import ConfigError, SendRetryable
 from ragtrace.http import ClientTls
-from ragtrace.judge import open_judge
-from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
@@ -119,30 +117,6 @@ async def test_a_certificate_is_renewed_while_the_collector_runs(tmp_path: Path)
             await sinks[1].send(GOOD)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_the_oldest_tls_that_is_spoken_is_1_2(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    authority = Authority(tmp_path)
-    async with running_collector(secured(tmp_path, authority.issue("server"))) as collector:
-        context = ssl.create_default_context(cafile=authority.ca)
-        context.minimum_version = context.maximum_version = version
-        async with httpx.AsyncClient(verify=context) as client:
-            answer = await client.get(f"https://127.0.0.1:{collector.http_port}/healthz")
-        assert answer.status_code == 200
-        assert collector.auth.certificate is not None
-        assert collector.auth.certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-
-@pytest.mark.parametrize("wrong", ["cert", "key", "client_ca"])
-def test_a_file_that_is_no_certificate_is_named(tmp_path: Path, wrong: str) -> None:
-    server = Authority(tmp_path).issue("server")
-    bad = tmp_path / "bad.pem"
-    bad.write_text("no certificate")
-    config = secured(tmp_path, server, **{wrong: str(bad)})
-    with pytest.raises(ConfigError, match=r"receive\.tls") as caught:
-        check_config(config)
-    assert "bad.pem" in str(caught.value) or wrong == "client_ca"
-
-
 @pytest.mark.parametrize("tls", [{"ca": "nowhere.crt"}, {"ca": "ca.crt", "cert": "ca.crt", "key": "ca.crt"}])
 def test_a_file_for_a_back_end_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
     Authority(tmp_path)
@@ -189,36 +163,3 @@ def test_loopback_needs_neither(tmp_path: Path, caplog: pytest.LogCaptureFixture
     for address in ("127.0.0.1:0", "127.8.9.1:0", "localhost:0", "[::1]:0"):
         open_auth(config_of(tmp_path, receive={"grpc": address}), StillClock())
     assert not caplog.records
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-async def test_a_judge_with_an_authority_of_its_own_is_believed_where_it_is_named(
-    tmp_path: Path, is_told: bool
-) -> None:
-    authority = Authority(tmp_path)
-    server = authority.issue("judge")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(server.cert, server.key)
-    greeted = asyncio.Event()
-
-    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeted.set()
-        writer.close()
-
-    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as listening:
-        judge = open_judge(
-            "openai:m",
-            base_url=f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1",
-            environ={"OPENAI_API_KEY": "k"},
-            max_retries=0,
-            tls=ClientTls(ca=authority.ca) if is_told else None,
-        )
-        with pytest.raises(JudgeUnavailable if is_told else JudgeRefused):
-            await judge.ask(_QUESTION)
-        await judge.aclose()
-    assert greeted.is_set() is is_told
-
-
-_QUESTION = JudgeRequest(
-    step="s", system="s", user="u", reply_type=FreeText, inputs=FreeText(text="u"), max_output_tokens=1
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,15 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.index import open_index
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.cli.app import cli
-from ragtrace.model import Label
 from ragtrace.reviews import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
@@ -156,16 +152,6 @@ def test_undo_takes_the_last_answer_back(pages: ReviewPages) -> None:
     assert pages.reviews._db.execute("SELECT count(*) FROM review WHERE is_current").fetchone() == (0,)
 
 
-def test_the_claims_are_the_carriers_whatever_the_form_says(pages: ReviewPages) -> None:
-    client = pages.client()
-    page = client.get("/review/next?queue=uncertain")
-    reply = client.post(
-        page.url.path, data={**fields_of(page), "label-77": "supported", "claim-1": "planned"}
-    )
-    assert reply.status_code == 400
-    assert "Choose a label for at least one claim." in reply.text
-
-
 def test_a_list_is_a_queue_that_goes_on_in_its_own_order(pages: ReviewPages) -> None:
     client = pages.client()
     others = client.get("/answers?label=pass").text
@@ -183,57 +169,6 @@ def test_a_list_is_a_queue_that_goes_on_in_its_own_order(pages: ReviewPages) -> 
     assert 'href="/answers?label=fail&amp;sort=oldest"' in page.text
 
 
-def test_the_queue_begins_where_evaluators_disagree(pages: ReviewPages) -> None:
-    last = summary_of(judged(0)[1][-1])
-    assert last
-    other = replace(last, key=pages.keys[1], carrier_span_id="d" * 16, label=Label.PASS, judge="other:judge")
-    asyncio.run(pages.index.add([other]))
-    page = pages.client().get("/review/next?queue=uncertain")
-    assert page.url.path.split("/")[2] == pages.keys[1].trace_id
-
-
-def test_the_random_queue_asks_again_about_answers_of_other_queues(pages: ReviewPages) -> None:
-    client = pages.client()
-    page = client.get("/review/next?queue=uncertain")
-    for _ in pages.keys:
-        page = save(client, page, "supported")
-    assert "This queue is empty" in page.text
-    page = client.get("/review/next?queue=random")
-    for _ in pages.keys:
-        assert len(re.findall(r'value="supported" checked', page.text)) == 2  # what the person said before
-        page = save(client, page, "supported")
-    assert "3 answers of the random order reviewed without a gap" in page.text
-
-
-@pytest.mark.slow
-def test_the_overview_says_what_people_make_of_the_averages(tmp_path: Path) -> None:
-    pages = ReviewPages(tmp_path, answers=30)
-    client = pages.client()
-    page = client.get("/review/next?queue=random")
-    for _ in range(30):
-        page = save(client, page, "supported")
-    for path in ("/review", "/?since=3650d"):
-        text = " ".join(re.sub("<[^>]+>", " ", client.get(path).text).split())
-        assert re.search(r"30 random answers( that people reviewed: 100 ?% pass)?", text)
-    assert re.search(
-        r"By 30 random answers that people reviewed: 100 ?% pass \(\d\d ?% to 100 ?%\), mean 1\.00", text
-    )
-    pages.reviews._close()
-
-
-@pytest.mark.slow
-def test_reviews_of_another_queue_enter_no_average(tmp_path: Path) -> None:
-    pages = ReviewPages(tmp_path, answers=31)
-    client = pages.client()
-    page = client.get("/review/next?queue=uncertain")
-    while "This queue is empty" not in page.text:
-        page = save(client, page, "supported")
-    assert "31 answers" in page.text
-    assert "No random answer was reviewed, so averages are the judge" in page.text
-    assert "that people reviewed" not in client.get("/?since=3650d").text
-    pages.reviews._close()
-
-
 def test_a_random_answer_is_reviewed_as_a_whole(pages: ReviewPages) -> None:
     client = pages.client()
     for queue, status in (("random", 400), ("uncertain", 200)):
@@ -241,30 +176,6 @@ def test_a_random_answer_is_reviewed_as_a_whole(pages: ReviewPages) -> None:
         reply = client.post(page.url.path, data={**fields_of(page), "label-1": "supported"})
         assert reply.status_code == status
     assert pages.reviews._db.execute("SELECT count(*) FROM review").fetchone() == (1,)
-
-
-def test_skipped_answers_do_not_come_back_at_once(pages: ReviewPages) -> None:
-    client = pages.client()
-    page, seen = client.get("/review/next?queue=uncertain"), []
-    for _ in pages.keys:
-        seen.append(page.url.path)
-        skip = re.search(r'href="(/review/next[^"]+)">Skip', page.text)
-        assert skip
-        page = client.get(skip[1].replace("&amp;", "&"))
-    assert len({*seen}) == 3
-    assert "This queue is empty" in page.text
-
-
-def test_a_queue_passes_over_answers_that_are_gone(pages: ReviewPages) -> None:
-    client = pages.client()
-    first = client.get("/review/next?queue=random").url.path
-    gone = next(key for key in pages.keys if key.trace_id in first)
-    del pages.source.answers[gone]
-    page = client.get("/review/next?queue=random")
-    for _ in range(2):
-        assert page.url.path != first
-        page = save(client, page, "supported")
-    assert "2 answers of the random order reviewed without a gap" in page.text
 
 
 def test_a_full_disk_keeps_what_was_typed(pages: ReviewPages) -> None:
@@ -298,18 +209,3 @@ def test_a_review_needs_its_permission_and_its_form(tmp_path: Path) -> None:
     assert save(reviewer, reviewer.get(path), "supported").status_code == 200
     assert pages.reviews._db.execute("SELECT DISTINCT reviewer FROM review").fetchall() == [("reviewer",)]
     pages.reviews._close()
-
-
-def test_labels_of_the_page_are_read_by_calibrate(pages: ReviewPages, tmp_path: Path) -> None:
-    client = pages.client()
-    page = client.get("/review/next?queue=random")
-    for _ in pages.keys:
-        wrong = re.search(r"claim contradicted\" tabindex=\"-1\" data-claim=\"(\d+)", page.text)
-        assert wrong
-        page = save(client, page, "supported", **{f"label-{wrong[1]}": "contradicted"})
-    labels = tmp_path / "labels.jsonl"
-    labels.write_text(client.get("/review/labels.jsonl").text, "utf-8")
-    rows = [json.loads(line) for line in labels.read_text("utf-8").splitlines()]
-    assert {(row["question"], row["answer"], len(row["claims"])) for row in rows} == {(QUESTION, ANSWER, 2)}
-    result = CliRunner().invoke(cli, ["calibrate", str(labels), "--judge", "lexical", "--json"])
-    assert result.exit_code == 0, result.output

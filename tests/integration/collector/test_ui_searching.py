@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing, asynccontextmanager, closing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from ragtrace.answers.index import OwnIndex, open_index
 from ragtrace.answers.port import AnswerFilter
-from ragtrace.answers.summary import AnswerSummary
-from ragtrace.errors import WriteError
 from ragtrace.process import SystemClock
 from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -65,39 +62,6 @@ async def test_answers_that_come_later_are_found_too(tmp_path: Path) -> None:
         assert search.notices() == ()
 
 
-async def test_a_search_ends_when_it_is_stopped_in_the_middle_of_a_read(tmp_path: Path) -> None:
-    file = tmp_path / "spans.jsonl"
-    file.write_text("".join(await judge(tmp_path / "0", 0)) * 2_000, "utf-8")
-    async with aclosing(open_index()) as index:
-        for milliseconds in range(30):
-            task = asyncio.create_task(search_of(f"otlp-file:{file}").run(index))
-            await asyncio.sleep(milliseconds / 1_000)
-            task.cancel()
-            await asyncio.wait([task], timeout=PATIENCE_S)
-            assert task.cancelled()
-
-
-async def test_a_failure_while_it_is_stopped_does_not_keep_a_search_going(tmp_path: Path) -> None:
-    adding = asyncio.Event()
-
-    class Failing(OwnIndex):
-        async def add(self, summaries: Iterable[AnswerSummary]) -> int:
-            adding.set()
-            try:
-                return await asyncio.Event().wait()
-            finally:
-                raise WriteError("the disk is full")
-
-    file = tmp_path / "spans.jsonl"
-    file.write_text("".join(await judge(tmp_path / "0", 0)), "utf-8")
-    with closing(sqlite3.connect(":memory:")) as db:
-        task = asyncio.create_task(search_of(f"otlp-file:{file}").run(Failing(db)))
-        await adding.wait()
-        task.cancel()
-        await asyncio.wait([task], timeout=PATIENCE_S)
-        assert task.cancelled()
-
-
 async def test_a_place_that_cannot_be_read_is_told_and_tried_again(tmp_path: Path) -> None:
     lines = await judge(tmp_path / "0", 0)
     file = tmp_path / "spans.jsonl"
@@ -110,15 +74,6 @@ async def test_a_place_that_cannot_be_read_is_told_and_tried_again(tmp_path: Pat
         file.write_text("".join(lines), "utf-8")
         await found(index, 1)
         await until(lambda: search.notices() == ())
-
-
-async def test_a_part_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "spans.jsonl"
-    file.write_text("".join(await judge(tmp_path / "0", 0)) + '{"resourceSpans": [{]}\n', "utf-8")
-    search = search_of(f"otlp-file:{file}")
-    async with searching(search) as index:
-        await found(index, 1)
-        await until(lambda: "cannot be read" in " ".join(search.notices()))
 
 
 async def test_the_search_ends_with_the_page(tmp_path: Path) -> None:

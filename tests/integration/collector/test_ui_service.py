@@ -14,7 +14,6 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
-    PROTOBUF,
     carriers_in,
     config_of,
     post,
@@ -22,16 +21,8 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
-from tests.integration.collector.test_access import entry
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
-
-SHOP, BANK, ALL = "rt_shop", "rt_bank", "rt_all"
-TOKENS = [
-    entry(SHOP, "shop", tenant="shop", may=["send", "read", "review"]),
-    entry(BANK, "bank", tenant="bank", may=["send", "read", "review"]),
-    entry(ALL, "all", may=["read", "review"]),
-]
 
 
 def page_of(collector: Collector, token: str | None = None) -> httpx.AsyncClient:
@@ -74,42 +65,6 @@ async def test_an_answer_is_on_the_page_as_soon_as_it_is_judged(tmp_path: Path) 
         assert page.headers["content-security-policy"]
 
 
-async def test_another_tenants_answer_is_not_read_from_the_back_end_either(tmp_path: Path) -> None:
-    """The traces of all tenants are in one file, which the page reads once the store has them no more."""
-    out = tmp_path / "out.jsonl"
-    out.touch()
-    first = config_of(
-        tmp_path,
-        receive={"tokens": TOKENS},
-        ui={"listen": "127.0.0.1:0"},
-        export=[{"endpoint": f"otlp-file:{out}", "forward": True}],
-    )
-    async with running_collector(first) as collector, page_of(collector, ALL) as everyone:
-        await post(collector, request_of(*rag_trace(0)), {**PROTOBUF, "authorization": f"Bearer {BANK}"})
-        (path,) = await judged(everyone)
-        await until(lambda: b"ragtrace.eval" in out.read_bytes())
-    other = config_of(
-        tmp_path,
-        receive={"tokens": TOKENS},
-        ui={"listen": "127.0.0.1:0", "traces": f"otlp-file:{out}"},
-        store={"path": str(tmp_path / "new.db")},
-    )
-    async with (
-        running_collector(other) as collector,
-        page_of(collector, ALL) as everyone,
-        page_of(collector, SHOP) as shop,
-        page_of(collector, BANK) as bank,
-    ):
-        assert (await everyone.get(path)).status_code == 200
-        assert (await bank.get(path)).status_code == 200
-        assert (await bank.get(f"/review{path.removeprefix('/answers')}")).status_code == 200
-        plain = path.partition("?")[0]
-        for asked in (path, plain, f"{plain}/carrier.json", f"/review{plain.removeprefix('/answers')}"):
-            answer = await shop.get(asked)
-            assert answer.status_code in (404, 410), asked
-            assert "refund" not in answer.text.lower()
-
-
 @pytest.mark.parametrize("content", [True, False])
 async def test_spans_of_reviews_have_texts_only_if_carriers_may(tmp_path: Path, content: bool) -> None:
     out = tmp_path / "out.jsonl"
@@ -128,11 +83,6 @@ async def test_spans_of_reviews_have_texts_only_if_carriers_may(tmp_path: Path, 
     (span,) = [each for each in carriers_in(out) if each.name == "review contradicted"]
     told = repr(span.attributes)
     assert ("Refunds take 14 days." in told) is ("It is otherwise." in told) is content
-
-
-async def test_by_default_there_is_no_page(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        assert collector.ui.port is None
 
 
 async def test_the_page_has_no_access_log_and_no_content_in_logs(

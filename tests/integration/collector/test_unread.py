@@ -56,28 +56,6 @@ async def test_they_are_counted_by_producer_and_told_with_a_mapping(tmp_path: Pa
     assert "answer: [acme.reply]" in shown
 
 
-async def test_the_counts_survive_a_restart_and_a_repeat_counts_once(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    for _ in range(2):
-        async with running_collector(config) as collector:
-            await post(collector, request_of(*spans_of("a", FLAT)))
-            (account,) = (await settled(collector, 1)).unread
-            assert account.number == 1
-
-
-async def test_a_trace_that_late_spans_make_readable_is_counted_no_longer(tmp_path: Path) -> None:
-    root, retrieval, generation = rag_trace(0)
-    early = replace(root, attributes={"acme.note": "We ask the shop's handbook."})
-    async with running_collector(config_of(tmp_path)) as collector:
-        await post(collector, request_of(early))
-        assert [each.number for each in (await settled(collector, 1)).unread] == [1]
-        await post(collector, request_of(retrieval, generation))
-        ledger = await settled(collector, 2)
-    assert [each.number for each in ledger.unread] == [0]
-    assert ledger.seen == 1
-    assert "unread" not in run("ledger", "--from", f"store:{tmp_path}/store.db").stdout
-
-
 async def test_the_doctor_shows_them_with_a_mapping_that_reads_the_next_ones(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*spans_of("a", FLAT)))

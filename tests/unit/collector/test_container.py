@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "collector" / "Dockerfile"
@@ -35,16 +32,6 @@ def test_it_runs_as_a_user_without_rights_by_number() -> None:
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user), "a name could not be checked by runAsNonRoot"
 
 
-def test_what_runs_needs_no_shell_and_nothing_is_run_to_make_it() -> None:
-    stage = final_stage()
-    assert of("RUN", stage) == []
-    commands = [*of("ENTRYPOINT", stage), *of("CMD", stage)]
-    checks = [text[text.index("CMD") + 3 :] for text in of("HEALTHCHECK", stage)]
-    assert len(commands) == 2
-    assert len(checks) == 1
-    assert all(isinstance(json.loads(command), list) for command in [*commands, *checks])
-
-
 def test_only_what_the_locks_name_is_installed() -> None:
     installed = [
         part for text in of("RUN", instructions()) for part in text.split("&&") if "pip install" in part
@@ -52,19 +39,3 @@ def test_only_what_the_locks_name_is_installed() -> None:
     assert len(installed) == 3
     for part in installed:
         assert "--require-hashes" in part or ("--no-deps" in part and "--no-build-isolation" in part)
-
-
-def pins(path: Path) -> dict[str, str]:
-    found = re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text("utf-8"), re.MULTILINE)
-    return dict(found)
-
-
-@pytest.mark.parametrize("name", ["image.txt", "build.txt"])
-def test_the_image_holds_the_versions_that_are_tested(name: str) -> None:
-    image, tested = pins(ROOT / "locks" / name), pins(ROOT / "locks/development.txt")
-    assert image
-    assert {
-        package: version for package, version in image.items() if tested.get(package, version) != version
-    } == {}
-    text = (ROOT / "locks" / name).read_text("utf-8")
-    assert text.count("--hash=sha256:") >= len(image)

@@ -155,12 +155,6 @@ def test_a_rule_that_drops_wins_over_all() -> None:
     )
 
 
-def test_what_is_left_out_says_what_its_chance_was() -> None:
-    decision = decide(plan_of({"name": "some", "service": "shop", "rate": 0.4}), of_position(0.4, 1))
-    assert decision.left_out == "sampled_out"
-    assert (decision.sample.rule, decision.sample.probability) == ("some", 0.4)
-
-
 @given(st.integers(0, 10_000), rates, rates.filter(bool), st.booleans())
 def test_raising_a_rate_or_adding_a_rule_loses_nothing(
     number: int, ratio: float, rate: float, matches: bool
@@ -204,12 +198,3 @@ def test_a_throttle_lowers_every_rate_and_its_probability() -> None:
         sampler.throttle(factor)
         (decision,) = sampler.decide(trace, records, now_ns=0)
         assert (decision.left_out, decision.sample.probability) == (left_out, factor)
-
-
-def test_explaining_decides_nothing() -> None:
-    trace, (record,) = traced()
-    odds = Sampler(plan=plan_of({"name": "shop", "service": "shop", "rate": 0.5})).explain(
-        trace, record, now_ns=0
-    )
-    assert odds.position == position_of(trace.trace_id)
-    assert (odds.sample.rule, odds.probability, odds.keeps) == ("shop", 0.5, odds.position < 0.5)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragtrace import semconv
 from ragtrace.stats import Weighed, weighted_mean
 from ragtrace_collector.config.sections import SampleConfig
 from ragtrace_collector.sampling import Decision, Sampler
@@ -61,28 +60,6 @@ def test_neighbours_of_low_scores_change_no_average() -> None:
     assert found.left_out > 30
     assert found.low < truth < found.high
     assert plain < found.low  # for whoever forgets the weights, it looks worse than it is
-
-
-@pytest.mark.slow
-def test_late_feedback_on_bad_answers_changes_no_average() -> None:
-    disliked = {"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}
-    deciding, draw = sampler(ratio=0.1, rules=[disliked]), random.Random(2)
-    everything, kept = scores(draw), []
-    for number, (_, score) in enumerate(everything):
-        is_disliked, is_late = score < 0.5, draw.random() < 0.5
-        down = {semconv.FEEDBACK_LABEL: "down"} if is_disliked else {}
-        each = asked(number, **({} if is_late else down))
-        decision = decide(deciding, each)
-        if is_late:
-            decision = decide(deciding, asked(number, **down), before=decision)
-        if decision.left_out is None:
-            kept.append(weighed(score, decision, each))
-    found = weighted_mean(kept)
-    truth, plain = truth_and_plain(everything, kept)
-    assert found is not None
-    assert found.left_out > 100
-    assert found.low < truth < found.high
-    assert plain < found.low
 
 
 def test_a_budget_that_lowers_rates_changes_no_average() -> None:

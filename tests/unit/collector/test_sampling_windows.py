@@ -59,14 +59,6 @@ def test_the_probability_on_record_is_how_often_such_answers_are_kept() -> None:
         assert abs(kept[probability] - number * probability) <= spread
 
 
-def test_tenants_beyond_bounds_share_one_floor() -> None:
-    sampler = fair(1, ratio=0.0)
-    for number in range(3_000):
-        decide(sampler, asked(number, tenant=f"tenant {number}"))
-    assert sampler.fairness is not None
-    assert len(sampler.fairness.windows.current) <= 1_001
-
-
 @pytest.mark.parametrize(("ratio", "throttle"), [(0.2, 1.0), (1.0, 0.2)], ids=["door", "throttle"])
 def test_a_limit_is_nearly_used_whatever_else_lowers_rates(ratio: float, throttle: float) -> None:
     sampler, kept, shed = limited(60, ratio=ratio), Counter[int](), 0
@@ -96,26 +88,3 @@ def test_no_window_exceeds_a_limit_whatever_comes(
         kept[at_s // 60, tenant] += decision.left_out is None
         kept[at_s // 60, "all"] += decision.left_out is None
     assert all(number <= (answers if tenant == "all" else per_tenant) for (_, tenant), number in kept.items())
-
-
-@pytest.mark.slow
-def test_a_limit_leaves_a_tenants_floor_alone() -> None:
-    sampler = Sampler(
-        plan=SamplingPlan(ratio=1.0),
-        fairness=TenantFloor(answers=30, window_ns=HOUR_NS),
-        limits=Limits(answers=10, per_tenant=None),
-    )
-    kept = Counter[str]()
-    for each in loud_and_small(2, loud=6_000, small=60):
-        decision = decide(sampler, each)
-        kept[decision.tenant] += decision.left_out is None and each.now_ns >= START_NS + HOUR_NS
-    assert kept["small"] > 15  # its share of the limit alone would be 6
-    assert kept["loud"] > 100
-
-
-def test_a_throttle_is_within_the_limit_and_on_record() -> None:
-    sampler = limited(1_000)
-    sampler.throttle(0.25)
-    found = [decide(sampler, asked(number)) for number in range(2_000)]
-    assert {each.sample.probability for each in found} == {0.25}
-    assert abs(sum(each.left_out is None for each in found) - 500) < 80
