@@ -17,7 +17,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.records import HoldMode
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
-from tests.integration.collector.gated_judge import GATED, gate_of
+from tests.integration.collector.paid_judge import PAID, paid
 from tests.integration.collector.running import (
     config_of,
     post,
@@ -49,8 +49,9 @@ def holding(
 
 
 def gated(folder: Path) -> dict[str, str]:
-    """Return the judge section for a judge that answers when ``gate_of(str(folder))`` is set."""
-    return {"use": f"{GATED}{folder}"}
+    """Return the judge section for a judge that answers once ``paid(str(folder)).open`` is set."""
+    paid(str(folder)).open.clear()
+    return {"use": f"{PAID}{folder}"}
 
 
 async def arrived(downstream: OtlpReceiver, number: int) -> list[Span]:
@@ -125,7 +126,7 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
         await until(lambda: collector.pipeline.holder.holding() is HoldMode.KNOWN)
         await post(collector, request_of(*rag_trace(2)))
         assert (await collector.pipeline.store.ledger()).held_traces == 0
-        gate_of(str(tmp_path)).set()
+        paid(str(tmp_path)).open.set()
         await until(lambda: collector.pipeline.holder.holding() is HoldMode.NEW)
 
 
@@ -137,23 +138,15 @@ async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: Otlp
     assert sorted(map(_key, await arrived(downstream, 4))) == sorted(map(_key, spans))
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"attach": {"mode": "hold"}}, "forward: true"),
-        (
-            {"attach": {"mode": "hold", "hold_timeout": "5s"}, "assemble": {"quiet_period": "5s"}},
-            "hold_timeout",
-        ),
-    ],
-)
-def test_a_hold_that_cannot_work_is_refused(
-    tmp_path: Path, changes: Mapping[str, Any], complaint: str
-) -> None:
-    forward = "hold_timeout" in complaint
-    export = [{"endpoint": "http://localhost:4317", "forward": forward}]
-    with pytest.raises(ConfigError, match=complaint):
-        config_of(tmp_path, export=export, **changes)
+def test_a_hold_that_cannot_work_is_refused(tmp_path: Path) -> None:
+    late = {"attach": {"mode": "hold", "hold_timeout": "5s"}, "assemble": {"quiet_period": "5s"}}
+    for forward, changes, complaint in (
+        (False, {"attach": {"mode": "hold"}}, "forward: true"),
+        (True, late, "hold_timeout"),
+    ):
+        export = [{"endpoint": "http://localhost:4317", "forward": forward}]
+        with pytest.raises(ConfigError, match=complaint):
+            config_of(tmp_path, export=export, **changes)
 
 
 def _key(span: Span) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from ragtrace import semconv
 from ragtrace.traces.trace import Scope
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector, send_grpc
-from tests.integration.collector.test_service import scripted
+from tests.integration.collector.test_verdicts import scripted
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,14 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace import semconv
-from ragtrace.answer_sources import find_answers
 from ragtrace.conversations import SessionName
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
-from tests.backends.jaeger_server import Jaeger
 from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
-from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 
@@ -208,43 +205,3 @@ async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path
         (span,) = sessions_in(spans.carriers())
     assert numbers(span)["contradictions"] == 1
     assert "Refunds" not in repr(span)
-
-
-@pytest.mark.slow
-async def test_people_find_the_session_in_jaeger_and_read_its_answers_as_before(
-    tmp_path: Path, jaeger: Jaeger
-) -> None:
-    to_jaeger = [{"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True}]
-    chosen = config(tmp_path, others={"export": to_jaeger}, idle="1s")
-    now_ns = time.time_ns()
-    turns = [
-        [
-            replace(
-                span,
-                trace_id=f"5e55{number:028x}",
-                start_ns=now_ns + number * SECOND_NS,
-                end_ns=now_ns + number * SECOND_NS + 1_000_000,
-                resource=replace(span.resource, attributes={semconv.SERVICE_NAME: "session-shop"}),
-            )
-            for span in turn(number, answer)
-        ]
-        for number, answer in enumerate([GOOD, INVENTED])
-    ]
-    async with running_collector(chosen) as collector:
-        for one in turns:
-            await post(collector, request_of(*one))
-        label = {semconv.SESSION_LABEL: "fail"}
-        found = await until(lambda: jaeger.search("session-shop", label))
-    (trace,) = found
-    assert trace["traceID"] == turns[1][0].trace_id
-    (span,) = [span for span in trace["spans"] if span["operationName"] == "session fail"]
-    assert span["references"][0]["spanID"] == turns[1][0].span_id
-    assert not span["warnings"]
-    rows = [
-        answer
-        async for answer in find_answers(
-            f"jaeger:{jaeger.query_url}", since_ns=now_ns - SECOND_NS, until_ns=now_ns + 3_600 * SECOND_NS
-        )
-        if answer.service == "session-shop"
-    ]
-    assert sorted(row.key.trace_id for row in rows) == [one[0].trace_id for one in turns]
