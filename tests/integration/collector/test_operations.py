@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-from starlette.routing import Route
 
+from ragtrace import semconv
+from ragtrace.traces.trace import Scope
 from ragtrace_collector.service.collector import Collector
+from tests.integration.cli.program import run
 from tests.integration.collector.running import (
     config_of,
     post,
     request_of,
     running_collector,
+    send_grpc,
     until,
 )
 from tests.rag_spans import rag_trace
+from tests.reading.kinds import node, spans_of
+from tests.reading.test_unread import FLAT
 from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow
@@ -58,16 +66,10 @@ async def test_the_port_without_a_path_lists_all_pages_for_browsers_and_terminal
         page = await get(collector, "/", accept="text/html,application/xhtml+xml,*/*;q=0.8")
         links = re.findall(r'href="\.(/[^"]*)"', page.text)
         codes = {link: (await get(collector, link)).status_code for link in links}
-        missing = await get(collector, "/nothing")
-        routes = collector.operations._pages().routes
     assert plain.headers["content-type"].startswith("text/plain")
     assert page.headers["content-type"].startswith("text/html")
+    assert {*PAGES} - {"/"} <= {*links} < {line.split()[0] for line in plain.text.splitlines()}
     assert codes == dict.fromkeys(links, 200)
-    listed = [line.split()[0].replace("TRACE_ID", "{trace}") for line in plain.text.splitlines()]
-    assert {"/", *listed} == {route.path for route in routes if isinstance(route, Route)}
-    assert set(links) == {path for path in listed if "{" not in path}
-    assert all(f">{path}<" in page.text for path in links)
-    assert missing.status_code == 404
 
 
 async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready(tmp_path: Path) -> None:
@@ -124,3 +126,71 @@ async def test_a_judge_that_is_away_is_told_until_it_answers_again(
     (ended,) = [record for record in caplog.records if "has no score" in record.getMessage()]
     assert (ended.levelname, ended.event_name) == ("WARNING", "answer_unscored")  # type: ignore[attr-defined]
     assert ended.fields["error"] == "judge_unavailable"  # type: ignore[attr-defined]
+
+
+# -- the laws of the numbers ------------------------------------------------------------------------------
+def traffic(number: int) -> bytes:
+    """A request with spans for every way that a span can go."""
+    first = number * 10
+    good = [span for each in range(first, first + 4) for span in rag_trace(each)]
+    too_many = [
+        replace(good[0], span_id=f"{span:016x}", trace_id=f"{9_000 + number:032x}") for span in range(1, 40)
+    ]
+    own = replace(good[0], scope=Scope(name=semconv.SCOPE_EVALUATION), span_id="00000000000000ee")
+    nobodys = replace(good[0], trace_id="0" * 32)
+    return request_of(*good, *too_many, own, nobodys)
+
+
+async def test_spans_and_answers_add_up_at_every_scrape_while_traffic_of_every_kind_comes_in(
+    tmp_path: Path,
+) -> None:
+    config = config_of(
+        tmp_path, sample={"ratio": 0.6}, assemble={"quiet_period": "20ms", "max_spans_per_trace": 30}
+    )
+    async with running_collector(config) as collector:
+        async with asyncio.TaskGroup() as group:
+            for number in range(12):
+                send = post if number % 2 else send_grpc
+                group.create_task(send(collector, traffic(number)))
+            scrapes = [group.create_task(scrape(collector)) for _ in range(10)]
+        await until(lambda: collector.counters.snapshot()["answers_judged"])
+        pages = [task.result() for task in scrapes] + [await scrape(collector) for _ in range(5)]
+    ways = ("kept", "rejected", "sampled_out", "own", "over_limit")
+    for page in pages:
+        gone = [total(page, f"ragtrace_collector_spans_{way}_total") for way in ways]
+        assert total(page, "ragtrace_collector_spans_received_total") == sum(gone)
+        assert total(page, "ragtrace_answers") == total(page, "ragtrace_answers_seen")
+    assert sum(gone) == 12 * (12 + 39 + 1 + 1)
+    assert all(gone)
+
+
+# -- traces that hold text and in which nothing is read ---------------------------------------------------
+MAPPING = {"question": "acme.user_question", "context": "acme.hits", "answer": "acme.reply"}
+
+
+async def test_unread_traces_are_counted_by_producer_and_told_with_a_mapping_that_reads_the_next_ones(
+    tmp_path: Path,
+) -> None:
+    machine = node("GET /", {"http.route": "/a b", "db.statement": "select a from b"})
+    async with running_collector(config_of(tmp_path)) as collector:
+        for name, root in (("a", FLAT), ("b", FLAT), ("c", replace(FLAT, scope="shop")), ("d", machine)):
+            await post(collector, request_of(*spans_of(name, root)))
+        await until(lambda: collector.counters.snapshot()["traces_settled"] >= 4)
+        samples, status = await scrape(collector), (await get(collector, "/status")).json()
+        url = f"http://127.0.0.1:{collector.operations.port}"
+        told = json.loads((await asyncio.to_thread(run, "ledger", "--from", url, "--json")).stdout)["unread"]
+    assert total(samples, "ragtrace_traces_unread", producer="app") == 2
+    assert status["store"]["unread_traces"] == 3
+    assert [(each["producer"], each["traces"]) for each in told] == [("app", 2), ("shop", 1)]
+    assert told[0]["mapping"] == MAPPING
+    shown = " ".join(run("ledger", "--from", f"store:{tmp_path}/store.db").stdout.split())
+    assert "2 traces of app unread" in shown
+    assert "answer: [acme.reply]" in shown
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps({"store": f"{tmp_path}/store.db", "export": [{"endpoint": "a:1"}]}))
+    checks = (await asyncio.to_thread(run, "doctor", "--config", str(file), "--json")).stdout.splitlines()
+    found = {each["found"]: each["status"] for each in map(json.loads, checks) if each["name"] == "unread"}
+    assert found["nothing was read in 2 traces of app"] == "warn"
+    async with running_collector(config_of(tmp_path, extract={"mapping": told[0]["mapping"]})) as collector:
+        await post(collector, request_of(*spans_of("e", FLAT)))
+        await until(lambda: collector.counters.snapshot()["answers_judged"])
