@@ -75,16 +75,11 @@ class MemoryRows:
     """An index that knows these rows."""
 
     rows: Sequence[AnswerSummary] = ()
-    failure: Exception | None = None
 
     async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
-        if self.failure:
-            raise self.failure
         return [row for row in self.rows if row.key == key]
 
     async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
-        if self.failure:
-            raise self.failure
         found = [row for row in self.rows if row.session == session and tenant in (None, row.key.tenant)]
         return sorted(found, key=lambda row: row.time_ns)[:limit]
 
@@ -93,13 +88,12 @@ def site_of_answers(
     *opened: OpenedAnswer,
     rows: Sequence[AnswerSummary] = (),
     failure: Exception | None = None,
-    index_failure: Exception | None = None,
     reviews: ReviewFile | None = None,
     links: tuple[TraceLink, ...] = (),
 ) -> Site:
     """Build a site over these answers and rows."""
     return Site(
-        index=MemoryRows(rows, index_failure),
+        index=MemoryRows(rows),
         source=MemorySource({answer.key: answer for answer in opened}, failure),
         reviews=reviews,
         clock=SystemClock(),
@@ -349,9 +343,6 @@ class MemoryReviews:
     """Reviews that were given; the rest of the port is not for this page."""
 
     reviews: Sequence[Review] = ()
-    failure: Exception | None = None
 
     async def of(self, key: AnswerKey) -> Sequence[Review]:
-        if self.failure:
-            raise self.failure
         return [review for review in self.reviews if review.key == key]

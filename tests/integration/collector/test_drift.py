@@ -48,7 +48,7 @@ class Week:
         """Let days pass; return what their drift checks showed, and see that all answers pass, or none."""
         before = len(await self.runs())
         for _ in range(number):
-            for _ in range(20):
+            for _ in range(10):
                 self._answers += 1
                 fact = f"Refunds of order {self._answers} take 14 days."
                 answer = "Nobody ever pays anything back." if is_system_worse else fact
@@ -62,8 +62,8 @@ class Week:
         return [run.result for run in await self.stepped.collector.pipeline.store.drift.runs()]
 
     def passing(self) -> int:
-        """Return how many of the last sixty answers pass."""
-        return [span.attributes[semconv.PASS] for span in self.stepped.carriers()][-60:].count(True)
+        """Return how many of the last twenty answers pass."""
+        return [span.attributes[semconv.PASS] for span in self.stepped.carriers()][-20:].count(True)
 
     async def metric(self, name: str) -> float:
         (reading,) = (await self.stepped.collector.vitals.readings())[name]
@@ -81,10 +81,10 @@ async def test_a_changed_judge_is_drift_and_a_worse_system_is_none(
     tmp_path: Path, model: DriftingModel, changed: str
 ) -> None:
     async with week(drift_config(tmp_path, model)) as simulated:
-        assert await simulated.days(4) == {RunResult.BASELINE, RunResult.STEADY}
-        assert simulated.passing() == 60
+        assert await simulated.days(3) == {RunResult.BASELINE, RunResult.STEADY}
+        assert simulated.passing() == 20
         model.strictness = float(changed == "judge")  # another model behind the same name
-        found = await simulated.days(3, is_system_worse=changed == "system")
+        found = await simulated.days(2, is_system_worse=changed == "system")
         assert simulated.passing() == 0, "quality falls in both cases"
         assert found == {RunResult.DRIFTED if changed == "judge" else RunResult.STEADY}
         assert await simulated.metric("ragtrace.drift.detected") == (changed == "judge")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +10,11 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace.stats import Weighed, weighted_mean
+from ragtrace.stats import Weighed
 from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.process import eventually, free_ports
-from tests.backends.prometheus_server import Prometheus, running_prometheus
+from tests.backends.prometheus_server import running_prometheus
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
@@ -53,18 +50,6 @@ def send(collector: CollectorProcess, *, first: int = 0) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
         export(encode(spans), timeout=PATIENCE_S)
-
-
-@contextmanager
-def scraped(folder: Path, collector: CollectorProcess) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen everything judged."""
-    assert collector.pages_port
-    with running_prometheus(folder, scrapes={"ragtrace": collector.pages_port}) as prometheus:
-        eventually(
-            lambda: prometheus.value('sum(ragtrace_answers{state=~"judged|sampled_out"})') == NUMBER,
-            what="all answers",
-        )
-        yield prometheus
 
 
 def judged(collector: CollectorProcess) -> list[Weighed]:
@@ -105,34 +90,3 @@ def test_prometheus_answers_every_query_of_the_docs(tmp_path: Path) -> None:
         for title, query in queries().items():
             rows = eventually(lambda query=query: prometheus.series(query), what=title)  # type: ignore[misc]
             assert all(value == value for _, value in rows), title
-
-
-@pytest.mark.slow
-def test_mean_interval_and_pass_rate_are_those_of_the_library(tmp_path: Path) -> None:
-    with collector_process(tmp_path, config(tmp_path)) as collector:
-        send(collector)
-        with scraped(tmp_path, collector) as prometheus:
-            weighed = judged(collector)
-            expected = weighted_mean(weighed)
-            assert expected is not None
-            total = "sum(ragtrace_evaluation_score_weighted_count)"
-            mean = prometheus.value(f"sum(ragtrace_evaluation_score_weighted_sum) / {total}")
-            passing = prometheus.value(
-                'sum(ragtrace_evaluation_score_weighted_count{gen_ai_evaluation_score_label="pass"}) / '
-                + total
-            )
-            sums = {
-                name: prometheus.value(f"sum(ragtrace_evaluation_{name}_total)")
-                for name in ("score_weighted_squared", "score_weighted_product", "weight_squared")
-            }
-            weight = prometheus.value(total)
-            coverage = prometheus.value("min(ragtrace_evaluation_coverage)")
-    assert mean == pytest.approx(expected.mean)
-    of_passing = weighted_mean(item._replace(value=float(item.value > 0.5)) for item in weighed)
-    assert passing == pytest.approx(of_passing.mean)  # type: ignore[union-attr]
-    squares, product, weights = (sums[name] for name in sums)
-    assert None not in (squares, product, weights, weight, mean)
-    variance = (squares - 2 * mean * product + mean**2 * weights) / weight**2  # type: ignore[operator]
-    exact = sum(((item.value - expected.mean) / (item.probability or 1)) ** 2 for item in weighed)
-    assert sqrt(variance) == pytest.approx(sqrt(exact) / (weight or 1), rel=1e-6)
-    assert coverage == 1, "what sampling left out counts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,50 +73,35 @@ def once(*numbers: int) -> Counter[str]:
     return Counter(trace_id_of(number) for number in numbers)
 
 
-def test_one_process_receives_and_another_one_judges(
+def test_one_process_receives_without_a_key_of_the_judge_and_another_one_judges(
     tmp_path: Path, url: str, back_end: OtlpReceiver
 ) -> None:
-    with started(tmp_path / "a", url, back_end, "--role", "ingest") as ingest:
+    judge = {"use": "openai:m", "api_key_env": "NO_SUCH_KEY"}
+    with started(tmp_path / "a", url, back_end, "--role", "ingest", judge=judge) as ingest:
         send(ingest, 1, 2)
         eventually(
             lambda: "2  100.0%  queued" in run("ledger", "--from", f"store:{url}").stdout, what="two answers"
         )
+        ingest.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "is live" in ingest.log.read_text(), what="a reload")
         with started(tmp_path / "b", url, back_end, "--role", "evaluate") as evaluate:
             assert evaluate.grpc_port is None
-            eventually(lambda: carriers(back_end) == once(1, 2), what="two verdicts")
             send(ingest, 3)
-            eventually(lambda: carriers(back_end) == once(1, 2, 3), what="the third")
+            eventually(lambda: carriers(back_end) == once(1, 2, 3), what="three verdicts")
             assert evaluate.stop() == 0
         assert ingest.stop() == 0
     told = run("why", trace_id_of(3), "--from", f"store:{url}")
     assert "judged" in told.stdout, told.stderr
 
 
-def test_who_only_receives_needs_no_key_of_the_judge(
-    tmp_path: Path, url: str, back_end: OtlpReceiver
-) -> None:
-    judge = {"use": "openai:m", "api_key_env": "NO_SUCH_KEY"}
-    with started(tmp_path / "a", url, back_end, "--role", "ingest", judge=judge) as ingest:
-        send(ingest, 1)
-        eventually(
-            lambda: "1  100.0%  queued" in run("ledger", "--from", f"store:{url}").stdout, what="the answer"
-        )
-        ingest.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "is live" in ingest.log.read_text(), what="a reload")
-        assert ingest.stop() == 0
-
-
-def worker_of(collector: CollectorProcess, is_wanted: Callable[[bytes], bool]) -> int:
+def worker_of(collector: CollectorProcess) -> int:
     """Return the process id of a worker."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            line = (path.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if parent == collector.process.pid and is_wanted(line):
-            return int(path.parent.name)
-    raise AssertionError("no worker")
+    children = Path(f"/proc/{collector.process.pid}/task/{collector.process.pid}/children").read_text()
+    return next(
+        int(child)
+        for child in children.split()
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    )
 
 
 def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost(
@@ -125,7 +110,7 @@ def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost(
     with started(tmp_path, url, back_end, "--workers", "2") as collector:
         eventually(lambda: (tmp_path / "collector.log").read_text().count("listening") == 2, what="both")
         send(collector, *range(10))
-        os.kill(worker_of(collector, lambda line: b"spawn_main" in line), signal.SIGKILL)
+        os.kill(worker_of(collector), signal.SIGKILL)
         eventually(lambda: "is started again" in collector.log.read_text(), what="a new worker")
         eventually(lambda: collector.log.read_text().count("listening") == 3, what="its start")
         eventually(lambda: carriers(back_end) == once(*range(10)), what="each verdict, once")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,17 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from ragtrace import semconv
-from ragtrace.answers.carrier import summary_of
-from ragtrace.answers.index import open_index
+from ragtrace.answers.carrier import open_answer, summary_of
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.reviews import ReviewFile
-from ragtrace.traces.extract import extract_records
+from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.ui.security import Sessions, UiAccess
-from ragtrace_collector.ui.serving import ui_app
-from ragtrace_collector.ui.site import Site
-from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
+from ragtrace_collector.web.tokens import TokenGrant
 from tests.integration.collector.answer_pages import (
     ANSWER,
     CHUNKS,
@@ -35,7 +30,7 @@ from tests.integration.collector.answer_pages import (
     MemorySource,
     a_result,
 )
-from tests.integration.collector.ui_pages import HandClock, grant, log_in
+from tests.integration.collector.ui_pages import Pages, grant, log_in
 from tests.rag_spans import rag_trace
 
 NUMBER = re.compile(r'name="label-(\d+)"')
@@ -50,39 +45,23 @@ def judged(number: int) -> tuple[AnswerKey, list[Span]]:
     return AnswerKey(record.target.trace_id, record.target.span_id), [*trace.spans, *trace.carriers]
 
 
-class ReviewPages:
+class ReviewPages(Pages):
     """The pages over some judged answers, with a file of reviews."""
 
-    def __init__(self, folder: Path, *, answers: int, grants: tuple[TokenGrant, ...] = ()) -> None:
-        from ragtrace.answers.carrier import open_answer
-        from ragtrace.traces.extract import ExtractRules
-
-        self.keys, opened = [], {}
-        self.index = open_index()
-        for number in range(answers):
-            key, spans = judged(number)
-            trace = Trace.of(key.trace_id, spans)
-            opened[key] = open_answer(trace, key, ExtractRules(), read_from="memory:test")
-            summary = summary_of(spans[-1])
-            assert summary
-            asyncio.run(self.index.add([summary]))
-            self.keys.append(key)
-        self.clock = HandClock()
-        self.reviews = ReviewFile(folder / "reviews.db")
-        self.source = MemorySource(opened)
-        self.auth = TokenAuth(grants, self.clock)
-        self.site = Site(
-            index=self.index,
-            source=self.source,
-            reviews=self.reviews,
-            clock=self.clock,
-            review_sinks=("to",),
+    def __init__(self, folder: Path, *, answers: int, grants: Sequence[TokenGrant] = ()) -> None:
+        traces = dict(judged(number) for number in range(answers))
+        opened = {
+            key: open_answer(Trace.of(key.trace_id, spans), key, ExtractRules(), read_from="memory:test")
+            for key, spans in traces.items()
+        }
+        self.keys, self.reviews = list(traces), ReviewFile(folder / "reviews.db")
+        super().__init__(
+            rows=[row for spans in traces.values() if (row := summary_of(spans[-1]))],
+            grants=grants,
+            source=MemorySource(opened),
+            views=self.reviews,
+            review_sinks=["to"],
         )
-
-    def client(self) -> TestClient:
-        sessions = Sessions(self.auth, self.clock, lifetime_s=3600)
-        app = ui_app(self.site, access=UiAccess(tokens=self.auth, sessions=sessions))
-        return TestClient(app, base_url="http://127.0.0.1:4330")
 
 
 @pytest.fixture
@@ -99,16 +78,10 @@ def fields_of(page: httpx.Response) -> dict[str, str]:
 
 
 def save(client: TestClient, page: httpx.Response, label: str, **more: str) -> httpx.Response:
-    """Give every claim of the shown answer a label."""
-    labels = {f"label-{number}": label for number in dict.fromkeys(NUMBER.findall(page.text))}
-    return client.post(page.url.path, data={**fields_of(page), **labels, **more})
-
-
-def save_in_place(client: TestClient, page: httpx.Response, label: str) -> httpx.Response:
-    """Give labels with the form's own address, as a browser does."""
+    """Give every claim of the shown answer a label, with the form's own address, as a browser does."""
     (action,) = re.findall(r'<form[^>]* action="(/review/[0-9a-f]{32}/[^"]+)"', page.text)
     labels = {f"label-{number}": label for number in dict.fromkeys(NUMBER.findall(page.text))}
-    return client.post(html.unescape(action), data={**fields_of(page), **labels})
+    return client.post(html.unescape(action), data={**fields_of(page), **labels, **more})
 
 
 def test_a_queue_leads_through_all_answers_and_then_is_empty(pages: ReviewPages) -> None:
@@ -160,11 +133,11 @@ def test_a_list_is_a_queue_that_goes_on_in_its_own_order(pages: ReviewPages) -> 
     (path,) = re.findall(r'href="(/review/next[^"]+)">Review these', shown)
     page = client.get(path)
     order = [page.url.path.split("/")[2]]
-    page = save_in_place(client, page, "supported")
+    page = save(client, page, "supported")
     order.append(page.url.path.split("/")[2])
     assert order == [key.trace_id for key in pages.keys[:2]]
-    page = save_in_place(client, page, "supported")
-    page = save_in_place(client, page, "supported")
+    page = save(client, page, "supported")
+    page = save(client, page, "supported")
     assert "or has no claims" in page.text
     assert 'href="/answers?label=fail&amp;sort=oldest"' in page.text
 

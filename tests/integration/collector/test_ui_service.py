@@ -154,9 +154,9 @@ async def test_a_switch_keeps_no_content_and_deletes_what_is_kept(
 
 async def test_oldest_content_goes_first_when_the_store_is_full_and_its_row_says_so(tmp_path: Path) -> None:
     store = {"path": str(tmp_path / "store.db"), "max_bytes": "4MiB"}
-    noise = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(60_000))
+    noise = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(120_000))
     async with running_collector(config(tmp_path, store=store)) as collector, page_of(collector) as page:
-        for number in range(40):
+        for number in range(20):
             long = (CHUNK, noise[number * 1_000 :] + noise[: number * 1_000])
             await post(collector, request_of(*rag_trace(number, chunks=long, start_ns=time_ns())))
             paths = await judged(page, number + 1)

@@ -79,11 +79,12 @@ class Pages:
 
     rows: Sequence[AnswerSummary] = ()
     grants: Sequence[TokenGrant] = ()
-    source: Texts = field(default_factory=Texts)
+    source: Any = field(default_factory=Texts)
     views: ReviewFile | None = field(default_factory=lambda: ReviewFile(Path(mkdtemp()) / "reviews.db"))
     is_secure: bool = False
     allowed: Sequence[str] = ()
     notices: Sequence[str] = ()
+    review_sinks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
@@ -105,6 +106,7 @@ class Pages:
             reviews=self.views,
             clock=self.clock,
             notices=lambda: self.notices,
+            review_sinks=tuple(self.review_sinks),
         )
         sessions = Sessions(self.auth, self.clock, lifetime_s=SESSION_S)
         app = ui_app(site, access=UiAccess(tokens=self.auth, sessions=sessions, is_secure=self.is_secure))

@@ -75,14 +75,20 @@ def test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids() -> None:
     assert 2_300 < kept < 2_700
 
 
-@pytest.mark.parametrize(
-    ("rule", "kept"),
-    [
-        ({"service": "shop"}, True),
+def test_a_rule_keeps_what_satisfies_all_of_it() -> None:
+    told = {
+        "tier": "gold",
+        "tags": ("a", "b"),
+        "hits": 3,
+        "cached": True,
+        "ragtrace.metadata.release": "v2.1",
+        "gen_ai.prompt.version": "p7",
+        "ragtrace.tenant": "acme",
+    }
+    rules: list[tuple[dict[str, Any], bool]] = [
         ({"service": ["other", "shop"]}, True),
         ({"service": "/^sh/"}, True),
         ({"service": "other"}, False),
-        ({"attributes": {"tier": "gold"}}, True),
         ({"attributes": {"tier": "gold", "region": "eu"}}, False),
         ({"attributes": {"service.name": "shop"}}, True),
         ({"attributes": {"tier": "*"}}, True),
@@ -96,33 +102,16 @@ def test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids() -> None:
         ({"attributes": {"cached": True}}, True),
         ({"attributes": {"ragtrace.metadata.release": r"/^v2\./"}}, True),
         ({"model": "m"}, True),
-        ({"model": "/gpt/"}, False),
         ({"prompt_version": "p7"}, True),
         ({"slower_than": "800ms"}, True),
         ({"slower_than": "1s"}, False),
         ({"answer_chars": ">10"}, True),
         ({"question_chars": "< 10"}, False),
         ({"tenant": "acme"}, True),
-        ({"tenant": "other"}, False),
         ({"status": "error"}, False),
-    ],
-    ids=str,
-)
-def test_a_rule_keeps_what_satisfies_all_of_it(rule: Mapping[str, Any], kept: bool) -> None:
-    decision = decide(
-        plan_of(rule),
-        **{
-            "tier": "gold",
-            "tags": ("a", "b"),
-            "hits": 3,
-            "cached": True,
-            "ragtrace.metadata.release": "v2.1",
-            "gen_ai.prompt.version": "p7",
-            "session.id": "s1",
-            "ragtrace.tenant": "acme",
-        },
-    )
-    assert (decision.left_out is None) is kept
+    ]
+    for rule, kept in rules:
+        assert (decide(plan_of(rule), **told).left_out is None) is kept, rule
 
 
 def test_what_is_said_of_spans_holds_for_one_and_the_same() -> None:
