@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
@@ -14,7 +15,7 @@ from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, 
 from ragtrace.reviews import Review, ReviewFile
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME
 from ragtrace.traces.trace import Span, StatusCode
-from ragtrace_collector.ui.site import Site, TraceLink, Viewer
+from ragtrace_collector.ui.site import TraceLink
 from tests.integration.collector.answer_pages import (
     KEY,
     PATH,
@@ -29,21 +30,20 @@ from tests.integration.collector.answer_pages import (
     a_verdict,
     answer_client,
     from_report,
-    site_of_answers,
 )
 from tests.rag_spans import START_NS
 
 SECRET = "what nobody may read"
 
 
-def get(site: Site, path: str = PATH, *, status: int = 200) -> AnswerHtml:
-    response = answer_client(site).get(path)
+def get(client: TestClient, path: str = PATH, *, status: int = 200) -> AnswerHtml:
+    response = client.get(path)
     assert response.status_code == status
     return AnswerHtml(response.text)
 
 
 def page_of(*verdicts: Verdict, **fields: Any) -> AnswerHtml:
-    return get(site_of_answers(from_report(*verdicts, **fields)))
+    return get(answer_client(from_report(*verdicts, **fields)))
 
 
 def said_in(text: str) -> str:
@@ -52,7 +52,7 @@ def said_in(text: str) -> str:
 
 # -- what it shows ----------------------------------------------------------------------------------------
 def test_the_page_shows_the_verdict_its_evidence_and_the_trace_around_it() -> None:
-    page = get(site_of_answers(a_judged_trace().opened()))
+    page = get(answer_client(a_judged_trace().opened()))
     for said in (
         "Fails 1 of 2 claims is contradicted by the chunks.",
         "faithfulness fail 0.50 passes from 0.80",
@@ -113,12 +113,12 @@ def test_the_page_shows_the_verdict_its_evidence_and_the_trace_around_it() -> No
 )
 def test_the_finding_is_one_sentence(verdicts: tuple[Verdict, ...], fields: Any, said: str) -> None:
     opened = JudgedTrace().judged(a_result(*verdicts, **fields)).opened()
-    assert said in get(site_of_answers(opened)).text
+    assert said in get(answer_client(opened)).text
 
 
 def test_an_incidental_flaw_is_called_so_where_it_stands() -> None:
     flaw = replace(WRONG, label=VerdictLabel.UNSUPPORTED, material=False)
-    page = get(site_of_answers(JudgedTrace().judged(a_result(flaw, RIGHT, score=0.9)).opened()))
+    page = get(answer_client(JudgedTrace().judged(a_result(flaw, RIGHT, score=0.9)).opened()))
     assert "1 unsupported incidental" in page.text
     assert "claim 1, incidentally unsupported, evidence: chunk 1" in page.text
 
@@ -172,7 +172,7 @@ def test_what_is_missing_is_said_in_its_place(fields: dict[str, object], said: s
 def test_a_failed_judge_is_no_score() -> None:
     told = {"metric": "faithfulness", "profile": "ragtrace", "error_type": "judge_timeout"}
     failed = MetricFailure(**told, message=SECRET, evaluator_version="1")
-    page = get(site_of_answers(JudgedTrace().judged(failed).opened()))
+    page = get(answer_client(JudgedTrace().judged(failed).opened()))
     assert "Not judged The judge gave no usable reply: judge timeout." in page.text
 
 
@@ -235,7 +235,7 @@ def test_hostile_content_in_every_field_stays_text() -> None:
         notices=(HOSTILE,),
     )
     review = a_review(note=HOSTILE, reviewer=HOSTILE, claim=HOSTILE)
-    page = get(site_of_answers(opened, reviews=reviews_of(review)))
+    page = get(answer_client(opened, reviews=reviews_of(review)))
     scripts = {found.get("src") for tag, found in page.elements if tag == "script"}
     assert scripts == {"/static/answer.js", "/static/ui.js"}
     assert not {"img", "iframe", "object", "style"} & {*page.tags}
@@ -269,7 +269,7 @@ def test_hostile_content_in_every_field_stays_text() -> None:
 )
 def test_why_it_was_sampled_is_a_sentence(sample: Sample, said: str) -> None:
     judged = JudgedTrace().judged(a_result(WRONG, RIGHT), sample=sample)
-    assert said in get(site_of_answers(judged.opened())).text
+    assert said in get(answer_client(judged.opened())).text
 
 
 def a_review(*, claim: str = WRONG.claim.text, note: str = "It says 14.", reviewer: str = "Ada") -> Review:
@@ -292,7 +292,7 @@ def reviews_of(*reviews: Review) -> ReviewFile:
 
 
 def test_reviews_stand_at_their_claim() -> None:
-    page = get(site_of_answers(a_judged_trace().opened(), reviews=reviews_of(a_review())))
+    page = get(answer_client(a_judged_trace().opened(), reviews=reviews_of(a_review())))
     assert "A person overrules this: supported by Ada" in said_in(page.of["claim-1"])
     assert "It says 14." in page.of["claim-1"]
 
@@ -302,19 +302,19 @@ def test_versions_are_listed_opened_by_number_or_id_and_compared() -> None:
     gone = a_verdict("Shipping is", VerdictLabel.UNSUPPORTED, index=2, chunk_ids=())
     judged = JudgedTrace().judged(a_result(undecided, gone, score=0.9), version="1", seconds=1)
     judged = judged.judged(a_result(WRONG, RIGHT, score=0.5), version="2", seconds=60)
-    site = site_of_answers(judged.opened())
-    page = get(site)
+    client = answer_client(judged.opened())
+    page = get(client)
     assert "evaluation 2 of 2" in page.text
     assert f"{PATH}?version=1" in page.hrefs
     assert "This evaluation overrules the one that it replaces" in said_in(page.text)
     for version in ("1", judged.carriers[0].span_id):
-        page = get(site, f"{PATH}?version={version}")
+        page = get(client, f"{PATH}?version={version}")
         assert "evaluation 1 of 2" in page.text
         assert "A later evaluation replaces this one" in page.text
     for version in ("f" * 16, "9"):
-        unknown = get(site, f"{PATH}?version={version}")
+        unknown = get(client, f"{PATH}?version={version}")
         assert f"There is no evaluation {version} of this answer" in unknown.text
-    difference = said_in(get(site, f"{PATH}?from=1&to=2").of["difference"])
+    difference = said_in(get(client, f"{PATH}?from=1&to=2").of["difference"])
     for said in (
         "The evaluator changed; the judge saw the same.",
         "faithfulness: 0.90 pass → 0.50 fail -0.40",
@@ -331,7 +331,7 @@ def test_judges_that_disagree_are_named_and_their_verdicts_compared() -> None:
     judged = judged.judged(
         a_result(right, RIGHT, score=1.0), version="2", seconds=9, model="lax", beside=True
     )
-    page = get(site_of_answers(judged.opened()), f"{PATH}?version=1")
+    page = get(answer_client(judged.opened()), f"{PATH}?version=1")
     disagree = "The evaluations disagree: openai:strict fails the answer, openai:lax passes it."
     assert disagree in said_in(page.text)
     turned = "judged otherwise supported → contradicted Refunds take 30 days."
@@ -347,7 +347,7 @@ def test_the_other_answers_of_the_session_are_listed_in_order() -> None:
         replace(own, key=AnswerKey("9" * 32, "9" * 16), session="s1", time_ns=own.time_ns - 10**9),
         replace(own, key=AnswerKey("8" * 32, "9" * 16, "other"), session="s1"),
     ]
-    page = get(site_of_answers(opened, rows=rows))
+    page = get(answer_client(opened, rows=rows))
     assert f"/answers/{'9' * 32}/{'9' * 16}" in page.hrefs
     assert "this answer" in page.text
     assert not any("8" * 32 in href for href in page.hrefs)  # of another tenant
@@ -358,7 +358,7 @@ def test_links_lead_to_the_trace_and_only_to_web_addresses() -> None:
         TraceLink(name="Jaeger", template="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}"),
         TraceLink(name="Bad", template="javascript:alert(1)//{trace_id}"),
     )
-    page = get(site_of_answers(a_judged_trace().opened(), links=links))
+    page = get(answer_client(a_judged_trace().opened(), links=links))
     assert f"http://jaeger:16686/trace/{KEY.trace_id}?uiFind={KEY.span_id}" in page.hrefs
     assert not any("javascript" in href for href in page.hrefs)
 
@@ -382,13 +382,13 @@ def known_rows() -> list[AnswerSummary]:
 def test_of_an_answer_that_cannot_be_opened_the_index_still_tells(
     failure: Exception | None, status: int, said: str
 ) -> None:
-    site = site_of_answers(rows=known_rows(), failure=failure)
-    page = get(site, status=status)
+    client = answer_client(rows=known_rows(), failure=failure)
+    page = get(client, status=status)
     assert said in page.text
     assert "faithfulness 0.50 fail" in page.text
     assert QUESTION not in page.text
     assert failure is None or PATH in page.hrefs  # try again
-    assert SECRET not in page.text + answer_client(site).get(f"{PATH}/carrier.json").text
+    assert SECRET not in page.text + client.get(f"{PATH}/carrier.json").text
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_of_an_answer_that_cannot_be_opened_the_index_still_tells(
     ],
 )
 def test_broken_ids_are_not_found(path: str) -> None:
-    assert answer_client(site_of_answers(a_judged_trace().opened())).get(path).status_code == 404
+    assert answer_client(a_judged_trace().opened()).get(path).status_code == 404
 
 
 def test_a_source_that_hands_out_another_tenants_answer_is_not_believed() -> None:
@@ -410,4 +410,4 @@ def test_a_source_that_hands_out_another_tenants_answer_is_not_believed() -> Non
     target = replace(opened.record.target, resource={"ragtrace.tenant": "b"})
     key = AnswerKey(*KEY[:2], "a")
     foreign = replace(opened, key=key, record=replace(opened.record, target=target))
-    assert answer_client(site_of_answers(foreign), Viewer(tenant="a")).get(PATH).status_code == 404
+    assert answer_client(foreign, tenant="a").get(PATH).status_code == 404

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -96,21 +95,3 @@ def test_a_wrong_option_of_kafka_is_not_quoted(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "fetch.min.bytes" in result.stderr
     assert "a-secret" not in result.stderr
-
-
-@pytest.mark.parametrize("arguments", [[], ["--check"]])
-def test_a_missing_client_of_kafka_is_named_with_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    for name in [
-        name
-        for name in sys.modules
-        if name.startswith(("confluent_kafka", "ragtrace_collector.receive.kafka"))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps(config_of(tmp_path, receive={"kafka": {"brokers": "k:9092"}})))
-    result = run("collector", "--config", str(file), *arguments)
-    assert result.exit_code == 2
-    assert "`receive.kafka` needs the extra `kafka`: pip install" in result.stderr

@@ -84,16 +84,6 @@ async def test_a_disliked_answer_is_judged_though_it_was_sampled_out_before(tmp_
     assert (counted["answers_sampled_out"], counted["answers_brought_back"]) == (3, 2)
 
 
-async def test_feedback_that_overtakes_its_trace_waits_for_it(tmp_path: Path) -> None:
-    sample, assemble = DISLIKED, {"deadline": "50ms"}
-    async with running_collector(config_of(tmp_path, sample=sample, assemble=assemble)) as collector:
-        await tell(collector, {"trace_id": trace_id_of(0), "thumbs": "down"})
-        await until(lambda: collector.counters.snapshot()["traces_without_rag"])
-        await post(collector, request_of(*rag_trace(0)))
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.trace_id == trace_id_of(0)
-
-
 REFERENCE = "Refunds take 14 days. Shipping is free above 50 euros."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from ragtrace_collector.service.collector import Collector
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import running_receiver
 from tests.backends.process import free_ports
+from tests.integration.cli.program import run
 from tests.integration.collector.running import (
     PROTOBUF,
     carriers_in,
@@ -38,6 +40,7 @@ from tests.integration.collector.running import (
 )
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
+from tests.unit.traces.recordings import FOLDER, Recording, all_recordings
 
 pytestmark = pytest.mark.slow
 
@@ -229,3 +232,44 @@ async def test_the_shipped_otelcol_configuration_passes_on_messages_and_no_other
             assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
         counts = collector.counters.snapshot()
     assert (counts["log_records"], counts["log_records_other"]) == (2, 0)
+
+
+# -- of real instrumentations
+LOGS = {file.name.removesuffix(".logs.jsonl"): file for file in sorted(FOLDER.glob("*.logs.jsonl"))}
+RECORDINGS = tuple(each for each in all_recordings() if each.name in LOGS)
+WITHOUT_PASSAGES = {f"otel-genai.{agent}.events" for agent in ("langchain-agent", "llamaindex-agent")} | {
+    f"otel-genai.openai-agents{how}.events" for how in ("", "-streaming")
+}
+"""What their tools found is in no log record, and in no attribute."""
+
+
+def trace_of(recording: Recording) -> str:
+    return recording.spans[0].trace_id
+
+
+async def test_recorded_ones_are_judged_on_their_question_their_passages_and_their_answer(
+    tmp_path: Path,
+) -> None:
+    """Recorded spans and log records of real instrumentations, logs before spans."""
+    judged = {trace_of(each) for each in RECORDINGS if each.name not in WITHOUT_PASSAGES}
+    async with running_collector(config_of(tmp_path)) as collector:
+        for each in RECORDINGS:
+            for line in LOGS[each.name].read_text("utf-8").splitlines():
+                assert (await send_logs(collector, line.encode(), "application/json")).json() == {}
+        for each in RECORDINGS:
+            await post(collector, request_of(*each.spans))
+        written = tmp_path / "out.jsonl"
+        await until(
+            lambda: {each.trace_id for each in carriers_in(written) if SCORE in each.attributes} >= judged
+        )
+    for each in RECORDINGS:
+        place = ("--from", f"store:{tmp_path / 'store.db'}", "--json")
+        (record,) = json.loads((await asyncio.to_thread(run, "explain", trace_of(each), *place)).stdout)[
+            "records"
+        ]
+        assert (record["question"], record["answer"]) == (each.question, each.answer), each.name
+        context = "\n".join(chunk["text"] for chunk in record["contexts"])
+        has_passages = each.name not in WITHOUT_PASSAGES
+        assert all(chunk["text"] in context for chunk in each.chunks) == has_passages, each.name
+        gaps = [gap["reason"] for gap in record["gaps"] if gap["part"] == "context"]
+        assert has_passages or gaps == ["no_content"], each.name

@@ -83,7 +83,10 @@ def judge_at(server: JudgeServer) -> dict[str, str]:
     ("changes", "named"),
     [
         ({"store": {"path": "other.db"}}, "`store.path` changed, which needs a restart"),
-        ({"receive": {"http": None}}, "`receive.http` changed, which needs a restart"),
+        (
+            {"export": [{"endpoint": "a:1", "headers": {"key": "sk"}}]},
+            "^`export` changed, which needs[^:]*$",
+        ),
         ({"drain_timeout": "3s", "sample": {"ratio": 0.1}}, "`drain_timeout` changed"),
         ({"judge": {"use": "oracle:x"}, "sample": {"ratio": 0.1}}, "oracle"),
         ({"receive": {"tokens_file": "no/such/file"}, "sample": {"ratio": 0.1}}, "cannot be read"),

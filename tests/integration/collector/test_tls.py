@@ -16,7 +16,6 @@ from ragtrace.backends import open_sink
 from ragtrace.errors import ConfigError, SendRetryable
 from ragtrace.http import ClientTls
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.certificates import Authority, Files
@@ -113,15 +112,6 @@ async def test_a_certificate_is_renewed_while_the_collector_runs(tmp_path: Path)
         assert await asyncio.to_thread(certificate_at, ports[0], authority) == after[0]
         async with sinks_of(collector, ClientTls(ca=authority.ca)) as sinks:
             await sinks[1].send(GOOD)
-
-
-@pytest.mark.parametrize("tls", [{"ca": "nowhere.crt"}, {"ca": "ca.crt", "cert": "ca.crt", "key": "ca.crt"}])
-def test_a_file_for_a_back_end_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
-    Authority(tmp_path)
-    paths = {name: str(tmp_path / path) for name, path in tls.items()}
-    config = config_of(tmp_path, export=[{"endpoint": "grpcs://127.0.0.1:1", "tls": paths}])
-    with pytest.raises(ConfigError, match=r"\.crt.* cannot be used"):
-        check_config(config)
 
 
 TLS = {"cert": "server.crt", "key": "server.key"}

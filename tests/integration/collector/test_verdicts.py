@@ -27,7 +27,6 @@ from tests.integration.collector.answer_pages import (
     QUESTION,
     JudgedTrace,
     answer_client,
-    site_of_answers,
 )
 from tests.integration.collector.running import (
     carriers_in,
@@ -307,8 +306,8 @@ async def test_the_carrier_and_the_page_say_whether_the_judge_was_measured(
     cards = {} if auc is None else {"card": a_card(tmp_path / "card.json", auc=auc)}
     carrier = await judged_with(tmp_path, **cards)
     assert carrier.attributes[semconv.JUDGE_CARD] == state
-    site = site_of_answers(JudgedTrace(carriers=(carrier,)).opened())
-    assert said in answer_client(site).get(PATH).text
+    opened = JudgedTrace(carriers=(carrier,)).opened()
+    assert said in answer_client(opened).get(PATH).text
 
 
 @pytest.mark.parametrize(("precision", "label"), [(0.4, "unsupported"), (0.8, "contradicted")])

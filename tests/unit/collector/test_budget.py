@@ -10,13 +10,10 @@ import pytest
 from ragtrace.budget import (
     Budget,
     BudgetStatus,
-    CostEstimator,
     Limit,
     Period,
-    Price,
     Spend,
 )
-from ragtrace.model import Usage
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
@@ -63,18 +60,3 @@ def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_
             assert spent < most
         assert spent / most <= window.elapsed(now_ns) + 0.1 + demand / steps
     assert spent > 0.9 * most
-
-
-def test_a_judge_that_takes_more_than_estimated_is_estimated_higher_from_then_on() -> None:
-    cost_estimator, largest = CostEstimator(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
-    first = cost_estimator.estimate(largest)
-    cost_estimator.actual(Usage(calls=2, input_tokens=120, output_tokens=180), first)
-    assert (first.tokens, cost_estimator.estimate(largest).tokens) == (100, 300)
-
-
-def test_where_the_endpoint_does_not_say_what_it_took_the_estimate_counts() -> None:
-    cost_estimator = CostEstimator(price=Price(input=1.0, output=2.0))
-    estimate = cost_estimator.estimate(Usage(calls=1, input_tokens=1000, output_tokens=500))
-    assert estimate == Spend(calls=1, tokens=1500, usd_nano=2_000_000)
-    assert cost_estimator.actual(Usage(calls=1), estimate) == estimate
-    assert cost_estimator.actual(Usage(), estimate) == Spend()

@@ -140,24 +140,15 @@ def test_metrics_second_judge_and_cache_may_be_written_as_one_text() -> None:
 
 
 def test_what_the_file_names_is_looked_for_beside_it(tmp_path: Path) -> None:
-    file = tmp_path / "my.yaml"
-    file.write_text(
-        EXPORT
-        + """
-judge: {use: './judge.py:open_it', second: 'openai:gpt-4o', calibration: found.json, prices: prices.toml}
-evaluate:
-  metrics:
-    - ./metric.py:Politeness
-    - {name: faithfulness, prompts: {verify: verify.md, extract: "Two\\nlines"}}
-"""
+    prompts = '{verify: verify.md, extract: "Two\\nlines"}'
+    metrics = f"[./metric.py:Politeness, {{name: faithfulness, prompts: {prompts}}}]"
+    (tmp_path / "my.yaml").write_text(
+        f"{EXPORT}judge: {{use: './judge.py:open_it', calibration: found.json, prices: prices.toml}}\n"
+        f"evaluate: {{metrics: {metrics}}}\n"
     )
-    config = load_config(file, environ={})
-    assert config.judge.use == f"{tmp_path / 'judge.py'}:open_it"
-    assert (config.judge.calibration, config.judge.prices) == (
-        tmp_path / "found.json",
-        tmp_path / "prices.toml",
-    )
-    own, faithfulness = config.evaluate.metrics
-    assert own.name == f"{tmp_path / 'metric.py'}:Politeness"
+    config = load_config(tmp_path / "my.yaml", environ={})
+    judge, (own, faithfulness) = config.judge, config.evaluate.metrics
+    assert (judge.use, own.name) == (f"{tmp_path}/judge.py:open_it", f"{tmp_path}/metric.py:Politeness")
+    assert (judge.calibration, judge.prices) == (tmp_path / "found.json", tmp_path / "prices.toml")
     assert faithfulness.prompts == {"verify": str(tmp_path / "verify.md"), "extract": "Two\nlines"}
     assert config.store.path is None

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.model import AttributeValue, RagRecord, Sample
+from ragtrace.model import AttributeValue, RagRecord
 from ragtrace.sampling import SamplingPlan, keeps, position_of
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.config.sections import SampleConfig
-from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
+from ragtrace_collector.sampling import Decision, Sampler
 from tests.rag_spans import rag_trace, trace_id_of
 
 trace_ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
 rates = st.floats(0, 1)
-LEFT_OUT = Sample(rule="ratio", rate=0.0, probability=0.0)
 
 
 def plan_of(*rules: Mapping[str, Any], ratio: float = 0.0) -> SamplingPlan:
@@ -159,25 +158,6 @@ def test_the_door_drops_only_what_no_rule_could_keep(
 ) -> None:
     plan = plan_of(*({"service": "shop", "rate": rate} for rate in of_rules), ratio=ratio)
     assert Sampler(plan=plan).may_keep(trace_id) == keeps(trace_id, max([ratio, *of_rules]))
-
-
-@pytest.mark.parametrize(
-    ("standing", "left_out"),
-    [
-        (EarlierDecision("", LEFT_OUT), None),
-        (EarlierDecision("judged", LEFT_OUT), None),
-        (EarlierDecision("filtered", LEFT_OUT), "filtered"),
-        (EarlierDecision("shed:rate_limit", LEFT_OUT), "shed:rate_limit"),
-        (EarlierDecision("sampled_out", Sample(rule="x", rate=1.0, probability=0.1)), "sampled_out"),
-    ],
-    ids=["queued", "judged", "filtered", "shed", "no higher rate"],
-)
-def test_what_was_decided_stays_so_otherwise(standing: EarlierDecision, left_out: str | None) -> None:
-    trace, records = traced()
-    known = {trace.spans[0].span_id: standing}
-    sampler = Sampler(plan=plan_of({"service": "shop"}))
-    (decision,) = sampler.decide(trace, records, known=known, now_ns=0)
-    assert (decision.left_out, decision.sample) == (left_out, standing.sample)
 
 
 def test_a_throttle_lowers_every_rate_and_its_probability() -> None:
