@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +66,6 @@ def test_what_cannot_be_opened_is_named(others: dict[str, Any], said: str, tmp_p
     result = checked(tmp_path, **others)
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.stderr.split())
-
-
-def test_a_file_of_another_program_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("these are my notes, and no database")
-    result = checked(tmp_path, store={"path": str(tmp_path / "notes.txt")})
-    assert (result.exit_code, "is not a database" in " ".join(result.stderr.split())) == (2, True)
-    with closing(sqlite3.connect(tmp_path / "books.db")) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("CREATE TABLE book (title)")
-    result = checked(tmp_path, store={"path": str(tmp_path / "books.db")})
-    assert (result.exit_code, "another program" in " ".join(result.stderr.split())) == (2, True)
 
 
 def test_an_address_that_is_taken_is_a_warning(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from ragtrace import semconv
-from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import (
     carriers_in,
@@ -91,12 +90,6 @@ async def test_results_and_wrong_claims_are_log_records_on_the_judged_span(
     (claim,) = [each for each in records if each not in results]
     assert (claim.event_name in OURS, told(claim, semconv.CLAIM_ASSERTION)) == (True, WRONG * content)
     assert (b"99 years" in b"".join(body for _, _, body in store.requests)) is content
-
-
-@pytest.mark.parametrize("address", ["phoenix:http://host:6006", "langfuse:https://host"])
-def test_what_accepts_only_evaluations_gets_no_spans(tmp_path: Path, address: str) -> None:
-    with pytest.raises(ConfigError, match="accept evaluations only"):
-        config_of(tmp_path, export=[{"endpoint": address, "forward": True}])
 
 
 async def test_scores_go_to_langfuse_while_the_collector_runs(tmp_path: Path) -> None:

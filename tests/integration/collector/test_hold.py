@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
@@ -136,17 +135,6 @@ async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: Otlp
     async with running_collector(config) as collector:
         await post(collector, request_of(*spans))
     assert sorted(map(_key, await arrived(downstream, 4))) == sorted(map(_key, spans))
-
-
-def test_a_hold_that_cannot_work_is_refused(tmp_path: Path) -> None:
-    late = {"attach": {"mode": "hold", "hold_timeout": "5s"}, "assemble": {"quiet_period": "5s"}}
-    for forward, changes, complaint in (
-        (False, {"attach": {"mode": "hold"}}, "forward: true"),
-        (True, late, "hold_timeout"),
-    ):
-        export = [{"endpoint": "http://localhost:4317", "forward": forward}]
-        with pytest.raises(ConfigError, match=complaint):
-            config_of(tmp_path, export=export, **changes)
 
 
 def _key(span: Span) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.errors import ConfigError
 from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span, StatusCode
@@ -295,18 +294,3 @@ async def test_a_report_joins_the_screen_of_all_answers_with_the_verdicts_on_som
     printed = await asyncio.to_thread(run, "report", *place)
     assert "judged by both" in printed.stdout
     assert "screened" in printed.stdout
-
-
-@pytest.mark.parametrize(
-    ("sample", "said"),
-    [
-        ({"ratio": 0.5, "suspicion": {"to": 0.5}}, "is not above `ratio`"),
-        ({"suspicion": {}}, "is not above `ratio` (1)"),
-        ({"ratio": 0.1, "suspicion": {"power": 0}}, "write a number above 0"),
-        ({"ratio": 0.1, "rules": [{"name": "suspicion", "status": "error"}]}, "built in"),
-    ],
-)
-def test_a_rate_that_does_not_rise_is_refused(tmp_path: Path, sample: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        config_of(tmp_path, sample=sample)
-    assert said in str(refused.value)

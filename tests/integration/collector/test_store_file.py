@@ -172,8 +172,3 @@ def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> N
     with pytest.raises(ConfigError, match=r"encryption_keys\[1\]`: not 32 bytes in base64") as caught:
         check_config(config_of(tmp_path, store={"encryption_keys": [NEW, key]}))
     assert not key or key not in str(caught.value)
-
-
-def test_no_cache_keeps_in_the_clear_what_the_store_encrypts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"`judge\.cache` keeps replies"):
-        config_of(tmp_path, store={"encryption_keys": [NEW]}, judge={"cache": "judge.db"})

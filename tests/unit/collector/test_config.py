@@ -87,6 +87,18 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "sample: {rules: [{name: b, attributes: {a: [[1]]}}]}\n" + EXPORT,
             "`sample.rules[0].attributes.a`: compare with a text",
         ),
+        ("sample: {ratio: 0.5, suspicion: {to: 0.5}}\n" + EXPORT, "is not above `ratio`"),
+        ("sample: {suspicion: {}}\n" + EXPORT, "is not above `ratio` (1)"),
+        ("attach: {mode: hold}\n" + EXPORT, "forward: true"),
+        (
+            "attach: {mode: hold, hold_timeout: 1s}\nexport: [{endpoint: a:1, forward: true}]",
+            "hold_timeout",
+        ),
+        ("export: [{endpoint: 'phoenix:http://host:6006', forward: true}]", "accept evaluations only"),
+        (
+            f"store: {{encryption_keys: [{'A' * 43}=]}}\njudge: {{cache: judge.db}}\n" + EXPORT,
+            "`judge.cache` keeps replies",
+        ),
         ("a: &a [*a]", "nested too deep"),
         ("[]", "must hold keys such as `judge:`; it holds a list"),
         ("", "it holds nothing"),
