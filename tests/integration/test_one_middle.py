@@ -259,8 +259,7 @@ RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "options")
 
 
 @pytest.mark.parametrize(
-    "path",
-    [*RESCORED, "judge.calibration", *(f"evaluate.metrics.0.{name}" for name in RESCORED_METRICS)],
+    "path", [*RESCORED, "judge.calibration", *(f"evaluate.metrics.0.{name}" for name in RESCORED_METRICS)]
 )
 async def test_rescoring_what_was_kept_gives_the_same_evaluator(path: str, tmp_path: Path) -> None:
     place, setting, kept = Place(tmp_path / "place"), SETTINGS[path], tmp_path / "kept.db"

@@ -249,11 +249,7 @@ async def test_judged_answers_are_found_in_every_back_end(
     )
     (expected,), _ = await found(f"file:{tmp_path / 'traces.jsonl'}")
     assert expected.key.trace_id == spans[0].trace_id
-    for address in (
-        f"jaeger:{jaeger.query_url}",
-        f"jaeger:grpc://{jaeger.query_grpc}",
-        f"tempo:{tempo.url}",
-    ):
+    for address in (f"jaeger:{jaeger.query_url}", f"jaeger:grpc://{jaeger.query_grpc}", f"tempo:{tempo.url}"):
         summaries, progress = await found(address, service=service)
         assert set(summaries) == {expected}, address
         assert (progress.is_done, progress.notices) == (True, ())

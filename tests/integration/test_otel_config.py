@@ -124,10 +124,7 @@ def test_a_broken_configuration_is_refused(otelcol: OtelCol, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("exporter", [over_grpc, over_http])
 def test_the_back_end_gets_every_span_and_ragtrace_all_but_carriers(
-    otelcol: OtelCol,
-    otlp_receiver: StartReceiver,
-    ports: Ports,
-    exporter: Callable[[Ports], SpanExporter],
+    otelcol: OtelCol, otlp_receiver: StartReceiver, ports: Ports, exporter: Callable[[Ports], SpanExporter]
 ) -> None:
     traces, ragtrace = otlp_receiver(), otlp_receiver()
     with running_otelcol(otelcol, ports, traces=traces.endpoint, ragtrace=ragtrace.endpoint):

@@ -197,11 +197,7 @@ async def test_query_that_tempo_does_not_understand_is_told(tempo: Tempo) -> Non
 
 
 async def test_trace_that_is_not_stored_is_none(jaeger: Jaeger, tempo: Tempo) -> None:
-    for source in (
-        f"jaeger:{jaeger.query_url}",
-        f"jaeger:grpc://{jaeger.query_grpc}",
-        f"tempo:{tempo.url}",
-    ):
+    for source in (f"jaeger:{jaeger.query_url}", f"jaeger:grpc://{jaeger.query_grpc}", f"tempo:{tempo.url}"):
         async with aclosing(open_reader(source)) as reader:
             assert await reader.get("f" * 32) is None, source
 

@@ -10,7 +10,6 @@ import click
 import pytest
 from pydantic.fields import FieldInfo
 
-from ragtrace import __version__
 from ragtrace.cli.app import cli
 from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
 from ragtrace.cli.report import DIMENSIONS
@@ -25,10 +24,6 @@ from ragtrace_collector.config.values import Section
 from tests.integration.cli.program import COMMAND, run
 
 COMMANDS = cli.list_commands(click.Context(cli))
-
-
-def test_version_is_said() -> None:
-    assert run("--version").output == f"ragtrace {__version__}\n"
 
 
 def test_help_names_every_command() -> None:
@@ -80,19 +75,6 @@ def test_the_choices_in_options_are_those_of_the_library() -> None:
 
 def is_section(field: FieldInfo) -> bool:
     return field.annotation is not None and isinstance(field.get_default(), Section | tuple)
-
-
-@pytest.mark.parametrize(
-    ("name", "titles"),
-    [
-        ("backfill", ["What to read", "How to judge", "What it may cost", "What to write", "Options"]),
-        ("evaluate", ["What to measure", "How to judge", "What to write", "Options"]),
-        ("doctor", ["What to check", "Run an application", "What to write", "Options"]),
-    ],
-)
-def test_the_help_of_long_commands_has_sections(name: str, titles: list[str]) -> None:
-    lines = run(name, "--help").output.splitlines()
-    assert [line.rstrip(":") for line in lines if line[:1].strip() and line.endswith(":")] == titles
 
 
 def test_a_command_that_is_mistyped_is_guessed() -> None:
@@ -148,21 +130,10 @@ def test_wrong_usage_is_exit_code_2_and_one_message_on_stderr(args: list[str], s
     assert "Traceback" not in result.stderr
 
 
-def test_what_cannot_be_read_is_exit_code_1() -> None:
-    result = run("explain", "0" * 31 + "1", "--from", "store:missing.db")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: there is no store 'missing.db'")
-
-
 def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:
     missing = "this command needs uvicorn.*pip install .*\\[collector\\]"
     with pytest.raises(ConfigError, match=missing), needs_extra("collector"):
         raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn.config")
-
-
-def test_a_missing_module_of_our_own_is_a_bug_and_not_a_missing_extra() -> None:
-    with pytest.raises(ModuleNotFoundError), needs_extra("collector"):
-        raise ModuleNotFoundError("No module named 'ragtrace.oops'", name="ragtrace.oops")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")

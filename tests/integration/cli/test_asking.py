@@ -59,24 +59,10 @@ def test_a_second_judge_scores_what_the_first_was_talked_round_about(records: st
     assert result.exit_code == 0
 
 
-def test_verdicts_are_asked_for_as_probabilities(records: str, url: str) -> None:
-    judge = ("--judge", "openai:gullible", "--base-url", url)
-    result = run("evaluate", records, *judge, "--set", "judge.verify=logprobs", "--json")
-    clean, _ = json_lines(result.stdout)
-    assert clean["score"] == 0.5
-    assert all(0 < verdict["confidence"] < 1 for verdict in clean["verdicts"])
-
-
 def test_a_second_look_costs_a_call_where_a_claim_is_not_supported(records: str, url: str) -> None:
     judge = ("--judge", "openai:gullible", "--base-url", url, "--json")
     once, twice = (
         json_lines(run("evaluate", records, *judge, *more).stdout)[0]["calls"]
-        for more in (
-            (),
-            (
-                "--set",
-                "judge.second_look=true",
-            ),
-        )
+        for more in ((), ("--set", "judge.second_look=true"))
     )
     assert (once, twice) == (2, 3)

@@ -58,16 +58,6 @@ def test_people_see_a_row_an_answer_and_numbers_that_add_up(
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-def test_verdicts_go_to_a_back_end_over_otlp(
-    source: str, scripted: str, otlp_receiver: Callable[[], OtlpReceiver]
-) -> None:
-    receiver = otlp_receiver()
-    result = run("backfill", "--from", source, "--to", receiver.endpoint, "--judge", scripted, "--json")
-    assert result.exit_code == 0
-    names = [span.name for span in receiver.wait_for_spans(3)]
-    assert names == ["evaluation pass", "evaluation fail", "evaluation skipped"]
-
-
 @pytest.mark.slow
 def test_dry_run_asks_no_judge_sends_nothing_and_estimates(source: str, tmp_path: Path) -> None:
     (port,) = free_ports(1)

@@ -6,22 +6,16 @@ import gzip
 import json
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
 
 from ragtrace.cli import INTERRUPTED
 from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
-from tests.backends.jaeger_server import Jaeger
-from tests.backends.process import eventually
-from tests.backends.tempo_server import Tempo
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_jaeger, faulty_tempo
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S
@@ -74,13 +68,6 @@ def judged(folder: Path) -> Counter[str]:
     """Count the verdicts by trace."""
     lines = (folder / "verdicts.jsonl").read_text().splitlines()
     return Counter(span.trace_id for line in lines for span in decode_json(line))
-
-
-def test_the_time_of_the_stored_answers_is_searched(search: Any, tmp_path: Path) -> None:
-    with faulty_tempo(STORED) as server:
-        outcome = search(server)
-    assert (outcome.code, outcome.report["judged"]) == (0, ANSWERS)
-    assert judged(tmp_path) == Counter(IDS)
 
 
 @pytest.mark.parametrize(("kind", "serve"), [("tempo", faulty_tempo), ("jaeger", faulty_jaeger)])
@@ -147,29 +134,6 @@ def test_a_wrong_address_or_login_is_told_and_nothing_is_judged(
     assert "t-secret" not in outcome.said
 
 
-def test_a_login_that_expires_under_way_is_told_and_gone_on_with(search: Any, tmp_path: Path) -> None:
-    with faulty_tempo(STORED) as server:
-        server.fault = lambda _: HttpAnswer(status=401) if len(server.paths) > 5 else None
-        first = search(server)
-        server.fault = lambda _: None
-        second = search(server, "--resume")
-    assert "refused the credentials (401)" in first.said
-    assert "--resume continues from here" in first.said
-    assert (first.code, second.code) == (1, 0)
-    assert judged(tmp_path) == Counter(IDS)
-
-
-def test_a_server_that_turns_four_of_five_requests_away_is_read_to_its_end(
-    search: Any, tmp_path: Path
-) -> None:
-    asked = count(1)
-    with faulty_tempo(STORED) as server:
-        server.fault = lambda _: DOWN if next(asked) % 5 else None
-        outcome = search(server)
-    assert (outcome.code, outcome.report["judged"]) == (0, ANSWERS)
-    assert judged(tmp_path) == Counter(IDS)
-
-
 def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda _: DOWN if len(server.paths) > 4 else None
@@ -214,15 +178,6 @@ def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_p
     assert judged(tmp_path) == Counter(IDS)
 
 
-def test_a_trace_that_is_no_otlp_does_not_stop_the_others(search: Any) -> None:
-    with faulty_tempo(STORED) as server:
-        server.fault = lambda path: (
-            HttpAnswer(body=b'{"trace":{"resourceSpans":5}}') if IDS[3] in path else None
-        )
-        outcome = search(server)
-    assert (outcome.code, outcome.report["judged"], outcome.report["unread"]) == (1, ANSWERS - 1, [IDS[3]])
-
-
 def lines_of(traces: Sequence[Sequence[Span]]) -> str:
     return "".join(f"{encode_json(spans)}\n" for spans in traces)
 
@@ -257,33 +212,3 @@ def test_a_folder_of_many_forms_is_read_as_one(backfill: Any, tmp_path: Path) ->
     outcome = backfill(f"otlp-file:{folder}")
     assert (outcome.code, outcome.report["judged"]) == (0, 6)
     assert judged(tmp_path) == Counter(IDS[:6])
-
-
-def send(endpoint: str, spans: Sequence[Span]) -> None:
-    headers = {"content-type": "application/x-protobuf"}
-    httpx.post(f"{endpoint}/v1/traces", content=encode(spans), headers=headers).raise_for_status()
-
-
-def test_a_real_tempo_tells_its_services(backfill: Any, tempo: Tempo) -> None:
-    spans = rag_trace(0xBAD1, service="a-known-to-tempo", start_ns=time.time_ns() - 10**9)
-    send(tempo.otlp_http, spans)
-    now_s = int(time.time())
-    window = {"start_s": now_s - 60, "end_s": now_s + 60}
-    found = '{ resource.service.name = "a-known-to-tempo" }'
-    eventually(lambda: tempo.search(found, **window), what="the trace in Tempo's search")
-    outcome = backfill(f"tempo:{tempo.url}", "--service", "unknown", "--min-age", "0s")
-    assert outcome.code == 0
-    assert "there is no service 'unknown', but " in outcome.said
-    assert "a-known-to-tempo" in outcome.said
-
-
-@pytest.mark.parametrize("api", ["http", "grpc"])
-def test_a_real_jaeger_tells_its_services(backfill: Any, jaeger: Jaeger, api: str) -> None:
-    spans = rag_trace(0xBAD2, service="a-known-to-jaeger", start_ns=time.time_ns() - 10**9)
-    send(jaeger.otlp_http, spans)
-    jaeger.wait_for_trace(spans[0].trace_id, spans=3)
-    address = jaeger.query_url if api == "http" else f"grpc://{jaeger.query_grpc}"
-    outcome = backfill(f"jaeger:{address}", "--service", "unknown", "--min-age", "0s")
-    assert outcome.code == 0
-    assert "there is no service 'unknown', but " in outcome.said
-    assert "a-known-to-jaeger" in outcome.said

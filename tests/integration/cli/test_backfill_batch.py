@@ -36,11 +36,7 @@ _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     [
         *("openai", "rich.console", "ragtrace.cli.backfill_run", "ragtrace.judge.batch"),
-        *(
-            "ragtrace.judge.openai",
-            "ragtrace.metrics.faithfulness",
-            "tests.integration.cli.program",
-        ),
+        *("ragtrace.judge.openai", "ragtrace.metrics.faithfulness", "tests.integration.cli.program"),
     ]
 )
 
@@ -159,14 +155,6 @@ def test_ctrl_c_leaves_batches_to_go_on_and_says_how_to_take_their_replies(
     (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
     assert told["judged"] == 3
     assert {*server.charged.values()} == {1}
-
-
-def test_a_second_run_asks_nothing(server: BatchServer, source: Path) -> None:
-    run(*batched(server, source))
-    came = len(server.routes)
-    (told,) = json_lines(run(*batched(server, source, "--json")).stdout)
-    assert (told["already_evaluated"], told["usage"]["calls"]) == (3, 0)
-    assert server.routes[came:] == ["export"]
 
 
 def test_an_answer_the_judge_failed_on_is_asked_anew_by_the_next_run(

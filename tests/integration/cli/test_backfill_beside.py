@@ -52,13 +52,6 @@ async def judge_live_answer(store: Store) -> None:
     await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
 
-async def waits(beside: OpenCollectorBudget) -> None:
-    """Return once a live answer is waited for."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not beside.waiting_for:  # noqa: ASYNC110 -- as the progress bar looks at it
-            await asyncio.sleep(0)
-
-
 @asynccontextmanager
 async def one_turn(
     path: Path, *, longest_s: float = 60.0
@@ -76,35 +69,10 @@ async def one_turn(
         await turn
 
 
-async def test_a_live_answer_goes_first(store: Store, path: Path) -> None:
-    await queue_live_answer(store)
-    async with one_turn(path) as (beside, turn):
-        await waits(beside)
-        assert not turn.done()
-        await judge_live_answer(store)
-    assert beside.waiting_for == 0
-
-
-async def test_an_answer_that_is_being_judged_is_live_too(store: Store, path: Path) -> None:
-    await queue_live_answer(store)
-    (job,) = await store.take_jobs(1, now_ns=time.time_ns())
-    async with one_turn(path) as (beside, turn):
-        await waits(beside)
-        assert not turn.done()
-        await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
-
-
 async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(store: Store, path: Path) -> None:
     await queue_live_answer(store)
     async with one_turn(path, longest_s=0.005):
         pass
-
-
-async def test_who_stops_the_run_does_not_wait_for_live_answers(store: Store, path: Path) -> None:
-    await queue_live_answer(store)
-    async with one_turn(path) as (beside, _):
-        await waits(beside)
-        beside.stop.set()
 
 
 @pytest.mark.slow

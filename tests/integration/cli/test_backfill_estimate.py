@@ -16,9 +16,6 @@ from typing import Any
 import pytest
 
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.cli.judging import is_free as judges_free
-from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline import EvaluatorSpec
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
 from tests.integration.cli.program import COMMAND, json_lines, run, start
@@ -110,24 +107,6 @@ def test_who_may_cost_money_is_not_asked_without_a_yes(
     assert result.exit_code == (2 if refused else 0)
     assert ("there is no terminal to ask on" in " ".join(result.stderr.split())) == refused
     assert not (refused and model.calls)
-
-
-@pytest.mark.parametrize(
-    ("url", "is_free"), [("https://judge.invalid/v1", False), ("http://localhost:1", True)]
-)
-def test_a_model_without_a_price_is_free_on_this_machine_alone(
-    url: str, is_free: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", url)
-    own = JudgeSpec(use="openai:own")
-    assert judges_free(EvaluatorSpec(judge=own).open(), own) == is_free
-
-
-def test_a_price_of_nothing_is_free_anywhere(tmp_path: Path) -> None:
-    (tmp_path / "prices.toml").write_text('[openai]\n"own" = { input = 0.0, output = 0.0 }\n')
-    prices = tmp_path / "prices.toml"
-    own = JudgeSpec(use="openai:own", base_url="https://judge.invalid/v1")
-    assert judges_free(EvaluatorSpec(judge=own, prices=prices).open(), own)
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,3 @@ async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path
     result = await asyncio.to_thread(run, "backfill", *source, *into, "--judge", "lexical")
     assert result.exit_code == 0
     assert ("href", f"{jaeger.query_url}/trace/{stored}") in Page(page).attributes
-
-
-async def test_explain_reads_from_jaeger(jaeger: Jaeger) -> None:
-    stored = await store(jaeger, 0xEF)
-    await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
-    args = ("explain", stored, "--from", f"jaeger:{jaeger.query_url}", "--json")
-    (found,) = json_lines((await asyncio.to_thread(run, *args)).stdout)
-    assert found["records"][0]["answer"] == WRONG

@@ -70,13 +70,6 @@ def test_what_was_spent_stays_spent_for_a_run_that_goes_on(backfill: Any, judge:
     assert (code, report["judged"], report["already_evaluated"], judge.calls) == (0, 8, 4, 24)
 
 
-def test_a_run_that_came_to_its_end_is_not_gone_on_with(backfill: Any) -> None:
-    backfill()
-    code, _, said = backfill("--resume")
-    assert code == 2
-    assert "there is no stopped run of this search" in said
-
-
 @pytest.mark.parametrize("limit", [("--max-cost", "60"), ("--max-tokens", "6000")])
 def test_money_and_tokens_are_never_exceeded(backfill: Any, limit: tuple[str, str]) -> None:
     code, report, said = backfill(*limit)

@@ -141,13 +141,6 @@ def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Pat
     assert max(map(len, said.splitlines())) <= 80
 
 
-def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
-    found = as_json(data, "--judge", scripted, "--no-floor")
-    assert [each["is_floor"] for each in found["groups"][0]["candidates"]] == [False]
-    [_, floor] = as_json(data, "--judge", "lexical")["groups"][0]["candidates"]
-    assert floor["name"] == "floor:word-share"
-
-
 def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
     good = [row for row in rows(60) if row["claims"][1]["label"] == "supported"]
     data = write(tmp_path / "rare.jsonl", [*good, *rows(3)[1:2]])
@@ -201,38 +194,6 @@ def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path)
     assert "found 1 of 4 unsupported: recall 0.25" in shown
 
 
-PRICED_JUDGE = """
-from ragtrace.judge import ScriptedJudge
-from ragtrace.model import JudgeIdentity
-
-class Priced(ScriptedJudge):
-    identity = JudgeIdentity(provider="some", model="model")
-
-def open_it(settings):
-    return Priced()
-"""
-
-
-def test_what_the_judge_cost_follows_the_prices_that_are_given(data: str, tmp_path: Path) -> None:
-    (tmp_path / "judge.py").write_text(PRICED_JUDGE)
-    prices = tmp_path / "prices.toml"
-    prices.write_text('as_of = "today"\n[some.model]\ninput = 1000.0\noutput = 0.0\n')
-    judge = f"{tmp_path / 'judge.py'}:open_it"
-    assert as_json(data, "--judge", judge)["groups"][0]["candidates"][0]["cost"] is None
-    priced = as_json(data, "--judge", judge, "--set", f"judge.prices={prices}")["groups"][0]["candidates"][0]
-    assert priced["cost"] == pytest.approx(priced["usage"]["input_tokens"] / 1000)
-
-
-def test_headings_may_be_left_out(tmp_path: Path, scripted: str) -> None:
-    made = rows(2)
-    made[0]["claims"].insert(0, {"text": "**Returns**", "label": "supported"})
-    made[0].pop("answer", None)
-    data = write(tmp_path / "headed.jsonl", made)
-    found = as_json(data, "--judge", scripted, "--statements-only")
-    assert found["groups"][0]["candidates"][0]["claims"]["things"] == 4
-    assert found["left_out"] == {"claims that state nothing": 1}
-
-
 def test_failures_are_counted_by_type_and_end_in_exit_code_1(tmp_path: Path, data: str) -> None:
     (tmp_path / "down.json").write_text('{"error": "judge_refused"}')
     found = as_json(data, "--judge", f"scripted:{tmp_path / 'down.json'}", exit_code=1)
@@ -274,25 +235,6 @@ def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path:
     assert "Bonn" not in written  # people and the judge agree on that one
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("{", "bad.jsonl: is not JSON"), ('{"contexts": ["C"]}', "line 1: field `claims`: is missing")],
-)
-def test_a_bad_row_is_named(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(line)
-    result = calibrate(str(path), "--judge", "lexical")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
-
-
-def test_rows_without_labels_cannot_be_measured(tmp_path: Path) -> None:
-    data = write(tmp_path / "bare.jsonl", [{"contexts": ["C"], "claims": [{"text": "A.", "label": None}]}])
-    result = calibrate(data, "--judge", "lexical")
-    assert result.exit_code == 2
-    assert "no labeled claim" in result.stderr
-
-
 SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 
 
@@ -309,24 +251,6 @@ def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found()
 def interval_of(*args: str) -> tuple[float, float] | None:
     found = as_json(*args)["groups"][0]["candidates"][0]["claims"]["two_way"]
     return None if found["low"] is None else (found["low"], found["high"])
-
-
-def test_answers_about_one_document_are_drawn_together(tmp_path: Path, scripted: str) -> None:
-    made = rows(60)
-    for at, row in enumerate(made):  # what is said of a document is right throughout, or wrong throughout
-        document = at % 6
-        row.update(rows(3)[document % 3], id=row["id"], contexts=[CHUNK, f"Document {document}."], topic=at)
-        if at >= 30:
-            row["contexts"].reverse()  # in whichever order
-    data = write(tmp_path / "shared.jsonl", made)
-    together, apart = (
-        interval_of(data, "--judge", scripted, *more) for more in ((), ("--group-by", "topic"))
-    )
-    assert together is not None
-    assert apart is not None
-    assert together[1] - together[0] > 1.5 * (apart[1] - apart[0])
-    assert "6 documents, each with all" in calibrate(data, "--judge", scripted).stdout
-    assert "whole answers" in calibrate(data, "--judge", scripted, "--group-by", "id").stdout
 
 
 def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str) -> None:
@@ -412,11 +336,6 @@ def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data:
     assert result.exit_code == 2
 
 
-def test_labeled_rows_come_from_standard_input(data: str, scripted: str) -> None:
-    result = run("calibrate", "-", "--judge", scripted, stdin=Path(data).read_text())
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
-
-
 def test_ctrl_c_keeps_what_was_measured(data: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
@@ -436,17 +355,6 @@ def saved(path: Path, **others: object) -> str:
     rests_on = {"files": ["labeled.jsonl"], "answers": 12, "claims": 24, "balanced_accuracy": 0.8}
     path.write_text(json.dumps({**known, "answer_threshold": 0.9, "measured_on": rests_on, **others}))
     return str(path)
-
-
-@pytest.mark.parametrize("nothing", [None, 0.5])
-def test_a_calibration_that_recommends_no_share_leaves_the_rule_of_a_pass(
-    data: str, tmp_path: Path, scripted: str, nothing: float | None
-) -> None:
-    file = saved(tmp_path / "judge.json", answer_threshold=nothing)
-    lines = json_lines(run("evaluate", data, "--judge", scripted, "--json", "--calibration", file).stdout)
-    assert {line["pass_when"] for line in lines} == {
-        "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
-    }
 
 
 def test_a_calibration_that_is_wrong_is_told_in_our_own_words(

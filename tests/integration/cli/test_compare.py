@@ -118,17 +118,6 @@ def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callab
     assert "no answer with the prompt version 'v9'; it has v1, v2" in " ".join(missing.stderr.split())
 
 
-def test_a_shift_within_a_group_is_told_beside_the_whole(judge: Callable[..., Path]) -> None:
-    def rows(*, is_new: bool) -> Rows:
-        for at, row in enumerate(records(20, wrong=lambda at: is_new and at % 2 == 0)):
-            yield {**row, "model": "small" if at % 2 == 0 else "large"}
-
-    found = as_json(judge("old", rows(is_new=False)), judge("new", rows(is_new=True)), "--by", "model")
-    turned = {group["name"]: group["metrics"][0]["to_fail"] for group in found["groups"]}
-    assert turned == {"small": 10, "large": 0}
-    assert found["metrics"][0]["to_fail"] == 10
-
-
 def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: tuple[Path, Path]) -> None:
     first, second = list(records(12, wrong=lambda _: False)), list(records(10, wrong=lambda _: False))
     first[0]["question"] = "Another question altogether?"

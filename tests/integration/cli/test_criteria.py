@@ -62,18 +62,6 @@ def test_a_quote_of_the_answer_is_checked(tmp_path: Path) -> None:
     assert thanks["details"]["quotes_unverified"] == 1
 
 
-def test_a_page_lists_criteria_apart_from_claims(tmp_path: Path) -> None:
-    cases, page = write(tmp_path / "cases.jsonl", ROW), tmp_path / "page.html"
-    asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}", "--out", str(page))
-    run("evaluate", cases, "--judge", scripted(tmp_path), *asked)
-    text = page.read_text()
-    claims, _, criteria = text.partition("<h4>Criteria and citations</h4>")
-    assert NEXT in criteria
-    assert f"<bdi>{NEXT}</bdi>" not in claims
-    assert "answer: “<bdi>Then call the shop</bdi>”" in criteria
-    assert 'class="badge not_met"' in criteria
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -100,17 +88,6 @@ def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
     result = run("evaluate", cases, "--judge", "scripted", *asked)
     assert result.exit_code == 2
     assert "'step' is named twice" in result.stderr
-
-
-def test_a_configuration_has_criteria_too(tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"judge: {{use: '{scripted(tmp_path)}'}}\n"
-        f"evaluate: {{metrics: [{{name: next_step, criterion: '{NEXT}'}}]}}\n"
-    )
-    cases = write(tmp_path / "cases.jsonl", ROW)
-    (line,) = json_lines(run("evaluate", cases, "--config", str(config), "--json").stdout)
-    assert (line["metric"], line["score"], line["calls"]) == ("next_step", 1.0, 1)
 
 
 def labeled(folder: Path) -> str:

@@ -119,13 +119,6 @@ def test_a_record_that_the_judge_fails_on_has_no_score_and_the_exit_code_is_1(
     assert right["label"] == "pass"
 
 
-@pytest.mark.parametrize(("mean", "exit_code"), [("0.5", 0), ("0.51", 1)])
-def test_fail_under_is_about_the_mean(records: str, scripted: str, mean: str, exit_code: int) -> None:
-    result = run("evaluate", records, "--judge", scripted, "--fail-under", mean)
-    assert result.exit_code == exit_code
-    assert ("must reach" in result.stderr) == bool(exit_code)
-
-
 def test_a_mean_of_exactly_the_mark_reaches_it(tmp_path: Path, scripted: str) -> None:
     wrong = [record(f"wrong {n}", f"{RIGHT} {WRONG}") for n in range(6)]  # 6 of 0.5 and 4 of 1
     path = write(tmp_path / "records.jsonl", [*wrong, *(record(f"right {n}") for n in range(4))])
@@ -227,20 +220,6 @@ def test_a_result_is_there_before_the_next_record_is_typed(scripted: str) -> Non
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_while_it_waits_for_standard_input(scripted: str) -> None:
-    with start("evaluate", "-", "--judge", scripted, "--json", stdin=subprocess.PIPE) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        program.stdin.write(json.dumps(record("one")).encode() + b"\n")
-        program.stdin.flush()
-        assert program.stdout.readline()
-        program.send_signal(signal.SIGINT)
-        assert program.wait(timeout=PATIENCE_S) == 130
-        assert program.stderr is not None
-        assert program.stderr.read().splitlines()[-1] == b"Interrupted."
-
-
-@pytest.mark.slow
 def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
@@ -268,22 +247,6 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, form: tuple[str, ..
     assert program.returncode != 0
     assert b"Traceback" not in errors
     assert b"BrokenPipe" not in errors
-
-
-def test_the_batch_size_is_how_many_claims_go_into_a_request(tmp_path: Path) -> None:
-    row = {"question": "q", "contexts": ["It rains."], "answer": "It rains. It snows. It hails."}
-    [line] = json_lines(
-        run(
-            "evaluate",
-            write(tmp_path / "r.jsonl", [row]),
-            "--judge",
-            "scripted:",
-            "--set",
-            "judge.batch_size=1",
-            "--json",
-        ).stdout
-    )
-    assert line["calls"] == 1 + 3
 
 
 def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(

@@ -119,15 +119,3 @@ async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
         at = ("--judge", "openai:m", "--base-url", endpoint.url)
         shown = await asyncio.to_thread(run, "evaluate", *arguments, *at)
     assert f"    reason        {reason}" in [line.rstrip() for line in shown.stdout.splitlines()]
-
-
-async def test_our_own_similarity_shows_the_questions_it_compared(tmp_path: Path) -> None:
-    row = {"question": "How long?", "answer": "14 days."}
-    said = json.dumps({"questions": ["When?", "How many days?"], "noncommittal": False})
-    vectors = {"How long?": [1.0, 0.0], "When?": [0.6, 0.8], "How many days?": [0.8, 0.6]}
-    endpoint = PeerEndpoint(replies=[said], embeddings=vectors)
-    result = await run_at(endpoint, write(tmp_path / "r.jsonl", row), "--metrics", "question_similarity")
-    [line] = json_lines(result.stdout)
-    assert line["intermediate"]["questions"] == ["When?", "How many days?"]
-    assert line["intermediate"]["similarities"] == [pytest.approx(0.6), pytest.approx(0.8)]
-    assert line["score"] == pytest.approx(0.7)

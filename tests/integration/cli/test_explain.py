@@ -106,10 +106,6 @@ def test_a_file_without_spans_is_told_from_one_that_has_nothing_to_say(tmp_path:
     assert "no spans: " in result.stderr
 
 
-def test_several_traces_are_summed_up(traces: Path) -> None:
-    assert run("explain", str(traces)).stdout.endswith("3 traces, 2 RAG calls: 1 whole, 1 with gaps\n")
-
-
 def test_a_note_on_many_spans_is_said_once(tmp_path: Path) -> None:
     pending = {"logfire.span_type": "pending_span"}
     spans = [replace(span, attributes=pending) for span in rag_trace(0).spans]
@@ -126,12 +122,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Path]:
     await opened.append(split_by_trace(request).slices, forward={}, now_ns=1)
     yield tmp_path / "ragtrace.db"
     await opened.aclose()
-
-
-async def test_a_trace_is_found_in_the_store_of_a_running_collector(store: Path) -> None:
-    result = await asyncio.to_thread(run, "explain", trace_id(0), "--from", f"store:{store}", "--json")
-    (trace,) = json_lines(result.stdout)
-    assert trace["records"][0]["answer"] == RIGHT
 
 
 async def test_a_trace_that_the_store_does_not_have_is_exit_code_1(store: Path) -> None:

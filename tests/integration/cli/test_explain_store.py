@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ from ragtrace_collector.store.sqlite import SCHEMA, SqliteFile
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.tables import VERSION
 from tests.integration.cli.program import json_lines, run
-from tests.integration.collector.running import config_of, request_of, running_collector, send_grpc
-from tests.rag_spans import rag_trace as live_trace
-from tests.unit.backfill.stored_traces import RIGHT, plain_trace, rag_trace, trace_id
+from tests.unit.backfill.stored_traces import RIGHT, rag_trace, trace_id
 
 KEY, NEWER_KEY, OTHER_KEY = (base64.b64encode(bytes([number]) * 32).decode() for number in range(3))
 KEYS = "store.encryption_keys"
@@ -74,20 +71,6 @@ def encrypted(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
-async def test_the_store_of_a_running_collector_that_encrypts_is_explained_with_its_configuration(
-    tmp_path: Path,
-) -> None:
-    spans = live_trace(0)
-    running = config_of(tmp_path, store={"encryption_keys": [KEY]}, assemble={"quiet_period": "60s"})
-    config = config_file(tmp_path / "collector.json", tmp_path / "store.db", KEY)
-    async with running_collector(running) as collector:
-        await send_grpc(collector, request_of(*spans))
-        (key,) = await collector.pipeline.store.find_traces("", limit=2)
-        found = await asyncio.to_thread(explained, key, "--config", str(config))
-    assert found["records"][0]["question"]
-
-
 @pytest.mark.parametrize("source", [[], ["--from", "store"], ["--from", "store:PATH"]])
 def test_the_keys_are_those_of_the_configuration(encrypted: Path, tmp_path: Path, source: list[str]) -> None:
     config = config_file(tmp_path / "collector.json", encrypted, NEWER_KEY, KEY)
@@ -135,20 +118,6 @@ def test_a_store_is_not_changed_by_looking_into_it(
     after = contents(encrypted.parent)
     assert {name: after[name] for name in before} == before
     assert not any(after[name] for name in after.keys() - before.keys() if name.endswith("-wal"))
-
-
-def test_the_configuration_says_what_holds_the_parts_too(tmp_path: Path) -> None:
-    own = {"app.q": "How long?", "app.hits": '[{"id": "faq-12", "text": "14 days."}]', "app.a": "14 days."}
-    mapping = {"question": "app.q", "context": ["app.hits"], "answer": "app.a"}
-    trace = Trace.of(trace_id(0), [replace(plain_trace(0).spans[0], attributes=own)])
-    write_store(tmp_path / "ragtrace.db", KEY, trace=trace)
-    config = config_file(
-        tmp_path / "collector.json", tmp_path / "ragtrace.db", KEY, extract={"mapping": mapping}
-    )
-    assert explained(trace_id(0), "--config", str(config))["records"][0]["question"] == "How long?"
-    changed = ("--set", "extract.mapping.question=app.a")
-    overridden = explained(trace_id(0), "--config", str(config), *changed)
-    assert overridden["records"][0]["question"] == "14 days."
 
 
 def other_program(path: Path) -> None:

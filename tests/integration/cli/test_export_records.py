@@ -152,9 +152,3 @@ async def test_without_texts_it_says_where_they_may_be(tmp_path: Path, advice: t
     assert (result.exit_code, rows) == (2, [])
     assert "3 chosen answers, and the texts of none are there" in result.stderr
     assert "ui.traces" in result.stderr
-
-
-async def test_nobody_chosen_is_no_failure(store: str) -> None:
-    result, rows = await export("--disputed", "--from", store)
-    assert (result.exit_code, rows) == (0, [])
-    assert "0 answers with 0 labeled claims" in result.stderr

@@ -116,27 +116,6 @@ def configured(judge: str, environ: dict[str, str] | None = None) -> CollectorCo
     return parse_config(f"{EXPORT}judge: {judge}\n", where="my.yaml", environ=environ or {})
 
 
-async def test_a_collector_s_judges_and_embedder_take_headers(strict: Strict) -> None:
-    config = configured(
-        f"{{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: '${{env:KEY}}'}},"
-        " extra_body: {a: {b: 1}}, second: 'openai:n', embedder: 'openai:e'}",
-        {"KEY": "of-the-gateway"},
-    )
-    assert "of-the-gateway" not in repr(config) + config.model_dump_json()
-    async with open_evaluator(config) as judging:
-        strict.answer = completion("hm")
-        for judge in (judging.evaluator.judge, judging.evaluator.second_judge):
-            assert judge is not None
-            await judge.ask(request())
-            assert strict.last.headers["x-key"] == "of-the-gateway"
-            assert strict.last.body["a"] == {"b": 1}
-        strict.answer = {"data": [{"index": 0, "embedding": [1.0]}]}
-        assert judging.evaluator.embedder is not None
-        await judging.evaluator.embedder.embed(["word"])
-        assert strict.last.headers["x-key"] == "of-the-gateway"
-        assert "a" not in strict.last.body
-
-
 async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> None:
     async with serving(Strict(answer=completion("hm"))) as other:
         config = configured(

@@ -47,15 +47,6 @@ async def test_a_line_says_what_its_tokens_cost(records: str) -> None:
     assert "1 call to gpt-4o-mini: 10 + 5 tokens, $0.0000 at the prices of" in result.stderr
 
 
-async def test_prices_can_be_added(records: str, tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text('as_of = "today"\n[openai]\nqwen = {input = 1e5, output = 0}')
-    endpoint = PeerEndpoint(replies=[REPLY])
-    result = await evaluate(records, "--set", f"judge.prices={prices}", endpoint=endpoint, model="qwen")
-    assert line_of(result)["cost_usd"] == pytest.approx(1.0)
-    assert "$1.0000 at the prices of today" in result.stderr
-
-
 async def test_with_a_cache_the_second_run_asks_nothing(records: str, tmp_path: Path) -> None:
     endpoint = PeerEndpoint(replies=[REPLY])
     server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
@@ -76,11 +67,7 @@ async def test_with_a_cache_the_second_run_asks_nothing(records: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("arguments", "kept"),
-    [
-        ((), False),
-        (("--set", "judge.cache=FILE"), True),
-        (("--no-cache",), False),
-    ],
+    [((), False), (("--set", "judge.cache=FILE"), True), (("--no-cache",), False)],
     ids=["by default", "in a file", "not now"],
 )
 async def test_nothing_is_kept_unless_asked_for(

@@ -118,12 +118,6 @@ async def test_an_account_that_does_not_add_up_is_told(store: Store, path: Path)
     assert "do not add up" in result.output
 
 
-def test_a_duration_without_a_unit_is_refused(path: Path) -> None:
-    result = run("ledger", "--from", f"store:{path}", "--since", "5")
-    assert result.exit_code == 2
-    assert "15m" in result.output
-
-
 CONFIG = """
 budget: {live: {month: [5 USD, 1000 calls]}}
 drift: {anchors: builtin, budget: 200 calls}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.program import run
 
 RECORD = {
     "id": "returns",
@@ -62,11 +62,3 @@ def test_a_gate_knows_which_way_a_metric_is_good(records: str, fail_under: str, 
     )
     assert result.exit_code == code
     assert ("must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr) is bool(code)
-
-
-def test_machines_get_the_verdicts_on_chunks(records: str) -> None:
-    lines = json_lines(
-        run("evaluate", records, "--judge", "scripted", "--metrics", "chunk_precision", "--json").stdout
-    )
-    assert [verdict["chunk_id"] for verdict in lines[0]["chunk_verdicts"]] == ["faq-12", "faq-3"]
-    assert lines[0]["chunk_verdicts"][0]["label"] == "irrelevant"

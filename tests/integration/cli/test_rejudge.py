@@ -129,26 +129,6 @@ def test_new_verdicts_name_the_ones_whose_place_they_take_and_are_sent_once(
     assert (again["sent"], len(place.carriers())) == (0, 12)
 
 
-def test_two_judges_are_compared_on_the_answers_that_both_judged(
-    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
-) -> None:
-    place.backfill(judge(REPLIES))
-    place.backfill(judge(LENIENT), model="model-b", traces=8)
-    told = compared(place)
-    (faithfulness,) = told["metrics"]
-    difference = faithfulness["mean"]
-    assert (told["pairs"]["same_texts"], told["a"]["answers"], told["b"]["answers"]) == (6, 6, 8)
-    assert (difference["first"], difference["second"], difference["change"]) == (0.5, 1.0, 0.5)
-    assert -1 <= difference["low"] < 0.5 < difference["high"] <= 1
-    assert len(told["changes"]) == 6
-    first, *_ = told["changes"]
-    changed = {"text": "Refunds take 30 days.", "first": "contradicted", "second": "supported"}
-    assert first["claims"] == [changed]
-    assert any(
-        "judged by other judges: openai:model-a and openai:model-b" in each for each in told["notices"]
-    )
-
-
 def test_people_see_both_sides_in_80_columns(judged: tuple[Place, JudgeServer]) -> None:
     place, _ = judged
     result = run("rejudge", "--transcripts", place.transcripts, "--threshold", "0.5")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,15 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
-from ragtrace.backends import open_sink
 from ragtrace.model import Sample, VerdictLabel
 from ragtrace.reviews import ReviewFile, ReviewPick
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.otlp import encode, encode_json
-from ragtrace.traces.trace import Resource, Span, Trace
-from tests.backends.jaeger_server import Jaeger
-from tests.backends.process import eventually
-from tests.backends.tempo_server import Tempo
+from ragtrace.traces.otlp import encode_json
+from ragtrace.traces.trace import Span, Trace
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
-from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.rag_spans import START_NS, rag_trace
 from tests.unit.reviews.test_review_file import RECORD, REVIEW
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
@@ -285,51 +280,3 @@ async def test_the_store_of_a_running_collector_is_read(tmp_path: Path) -> None:
     assert found["place"] == store
     assert found["ledger"] == {"judged": 3, "eligible": 3, "seen": 3}
     assert found["groups"][0]["name"] == "(none)"
-
-
-@pytest.mark.slow
-def test_a_saved_calibration_has_the_errors_on_answers(tmp_path: Path) -> None:
-    rows = [
-        {
-            "contexts": ["Refunds take 14 days."],
-            "claims": [{"text": f"Refunds take {days} days.", "label": label}],
-        }
-        for days, label in [(14, "supported")] * 6 + [(30, "contradicted")] * 5
-    ]
-    (tmp_path / "labeled.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    told = run(
-        *("calibrate", str(tmp_path / "labeled.jsonl"), "--judge", "lexical"),
-        *("--save", str(tmp_path / "judge.json")),
-    )
-    assert told.exit_code == 0, told.stderr
-    saved = json.loads((tmp_path / "judge.json").read_text())["measured_on"]["answer_errors"]
-    assert saved == {"sensitivity": {"right": 6, "of": 6}, "specificity": {"right": 5, "of": 5}}
-
-
-def test_a_real_jaeger_and_a_real_tempo_give_the_same_report(jaeger: Jaeger, tempo: Tempo) -> None:
-    service, began_ns = "report-shop", time.time_ns() - 30 * 10**9
-
-    async def send(number: int) -> None:
-        spans = judged_trace(0xEE10 + number, 0.9 if number else 0.2, start_ns=began_ns + number)
-        of_service = Resource(attributes={semconv.SERVICE_NAME: service})
-        for endpoint in (jaeger.otlp_http, tempo.otlp_http):
-            sink = open_sink(endpoint)
-            await sink.send(encode([replace(span, resource=of_service) for span in spans]))
-            await sink.aclose()
-
-    for number in range(6):
-        asyncio.run(send(number))
-        for server in (jaeger, tempo):
-            server.wait_for_trace(trace_id_of(0xEE10 + number), spans=4)
-
-    def complete(place: str) -> dict[str, Any] | None:  # a search may lag behind
-        found = as_json("--from", place, "--since", "2h", "--service", service)["all"]
-        return found if found["answers"] == 6 else None
-
-    places = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
-    of_jaeger, of_tempo = (
-        eventually(partial(complete, place), what="six answers", deadline_s=90) for place in places
-    )
-    assert of_jaeger == of_tempo
-    (metric,) = of_jaeger["metrics"]
-    assert metric["pass_rate"]["value"] == pytest.approx(5 / 6)

@@ -101,14 +101,6 @@ def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) ->
     assert "no RAG call 1 trace " in text
 
 
-def test_the_first_answers_are_not_said_to_be_a_sample(files: Files) -> None:
-    run(*files.backfill("--limit", "1", suffixes=(".html",)))
-    assert (
-        "limited to its first answers (--limit 1), which are no random sample"
-        in Page(files.out(".html")).text
-    )
-
-
 def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: Files) -> None:
     run(*files.backfill())
     before = {suffix: files.out(suffix).read_bytes() for suffix in SUFFIXES}
@@ -144,22 +136,6 @@ def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
     assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
     run(*files.backfill(*asked, "--resume", suffixes=(".jsonl",)))
     assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
-
-
-def test_each_answer_of_a_pilot_is_told_once(files: Files, asked: tuple[str, ...]) -> None:
-    write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
-    assert run(*files.backfill(*asked, "--pilot", "5")).exit_code == 0
-    page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
-    assert sorted(row["trace_id"] for row in rows) == [trace_id(number) for number in range(8)]
-    assert "selection --pilot 5" in page.text
-    assert "Everything that was found was judged." in page.text
-
-
-def test_a_pilot_of_a_dry_run_is_reported(files: Files, asked: tuple[str, ...]) -> None:
-    write_traces(files.folder / "traces.jsonl", [rag_trace(number) for number in range(8)])
-    assert run(*files.backfill(*asked, "--pilot", "5", "--dry-run")).exit_code == 0
-    assert len(json_rows(files.out(".jsonl"))) == 5
-    assert "not begun 3 answers left to a run with --resume" in Page(files.out(".html")).text
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -114,10 +114,6 @@ def test_the_program_alone_imports_no_command(argument: str) -> None:
     assert not {name for name in modules if name.startswith("ragtrace_collector.")}
 
 
-def test_the_version_is_said_without_a_look_at_installed_packages() -> None:
-    assert not imported_by("--version", exit_code=0) & PACKAGES
-
-
 def test_a_mistyped_command_imports_no_command() -> None:
     modules = imported_by("evalute", exit_code=2)
     assert_light(modules, guesses=True)

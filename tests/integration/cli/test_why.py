@@ -258,15 +258,6 @@ async def test_nothing_of_the_content_is_shown(store: Store, path: Path) -> None
         assert "14 days" not in output
 
 
-async def test_json_has_all_that_the_lines_tell(store: Store, path: Path) -> None:
-    await judge(store)
-    told = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)
-    (answer,) = told["answers"]
-    assert (answer["state"], answer["rule"], answer["carrier"]) == ("judged", "ratio", "00f067aa0ba902b7")
-    assert [delivery["state"] for delivery in answer["deliveries"]] == ["waiting", "waiting"]
-    assert told["why"][0].startswith(f"answer span {ANSWER}")
-
-
 async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path, tmp_path: Path) -> None:
     await judge(store)
     left = tmp_path / "left"
@@ -323,18 +314,6 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
         told = " ".join(run("why", TRACE, "--from", f"store:{tmp_path / 'store.db'}").output.split())
     assert "its scores are on the answer span itself, which was held back for them" in told
     assert "carrier" not in told
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [("abcdef", "no trace in the store begins with"), (TRACE, "the collector does not know it")],
-)
-async def test_what_the_pages_refuse_is_told(tmp_path: Path, wanted: str, told: str) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        url = f"http://127.0.0.1:{collector.operations.port}"
-        result = await asyncio.to_thread(run, "why", wanted, "--from", url)
-    assert result.exit_code != 0
-    assert told in result.output
 
 
 def test_pages_that_are_none_are_named() -> None:

@@ -20,7 +20,7 @@ from ragtrace.errors import (
 from ragtrace.judge import open_judge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Usage
-from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
+from ragtrace.ports import JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
 SECRET = "sk-ant-very-secret"
 QUESTION = "TOPSECRET-QUESTION"
@@ -101,13 +101,6 @@ async def test_a_form_is_asked_for_as_the_input_of_a_tool(endpoint: Any) -> None
     assert headers["anthropic-version"]
 
 
-async def test_the_static_prefix_is_marked_for_the_providers_cache(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, message(called(GOOD)))
-    await ask(endpoint)
-    [block] = endpoint.requests[0]["system"]
-    assert block == {"type": "text", "text": "Extract.", "cache_control": {"type": "ephemeral"}}
-
-
 async def test_usage_adds_what_the_provider_counts_apart(endpoint: Any) -> None:
     endpoint.answers = lambda body: (200, message(called(GOOD)))
     spent = (await ask(endpoint)).usage
@@ -150,14 +143,6 @@ async def test_an_endpoint_that_ignores_the_tool_gets_the_schema_in_words(endpoi
     reply = await ask(endpoint)
     assert reply.value.claims[0].text == "It rains."
     assert "Its JSON schema" in endpoint.requests[1]["system"][0]["text"]
-
-
-async def test_free_text_comes_as_it_is(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, message(written("Yes "), written("and no"), stop="max_tokens"))
-    reply = await ask(endpoint, request(FreeText, SamplingParameters(temperature=0.3, top_p=0.1)))
-    [body] = endpoint.requests
-    assert reply.value == FreeText(text="Yes and no", cut_off=True)
-    assert ("tools" in body, body["temperature"], body["top_p"]) == (False, 0.3, 0.1)
 
 
 async def test_it_has_no_probabilities(endpoint: Any) -> None:
@@ -209,15 +194,6 @@ async def test_a_server_that_was_too_busy_has_spent_nothing(status: int, endpoin
     with pytest.raises(JudgeUnavailable) as caught:
         await ask(endpoint)
     assert caught.value.usage == Usage(calls=1)
-
-
-async def test_a_rejection_after_success_is_about_the_request(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (
-        (200, message(called(GOOD))) if len(endpoint.requests) == 1 else rejection("bad")
-    )
-    with pytest.raises(JudgeNonsense):
-        await ask(endpoint, request(), request())
-    assert len(endpoint.requests) == 2
 
 
 @pytest.mark.parametrize(

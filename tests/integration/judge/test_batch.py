@@ -20,18 +20,15 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.judge import open_judge, spent_by
-from ragtrace.judge.batch import BatchApi, BatchJudge, BatchLane, BatchLog, batches_of
-from ragtrace.judge.endpoint import Access
-from ragtrace.judge.openai import OpenAICompatibleJudge
-from ragtrace.judge.spec import BaseUrl, BatchSettings, JudgeSettings
+from ragtrace.judge import open_judge
+from ragtrace.judge.batch import BatchJudge, BatchLog, batches_of
+from ragtrace.judge.spec import BatchSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
 
 pytestmark = pytest.mark.slow
 
-FULL = Fault(status=429, body={"error": {"code": "rate_limit_exceeded"}})
 LOST = Fault()
 BUSY = Fault(status=503, body={})
 
@@ -106,21 +103,6 @@ async def test_what_is_asked_at_once_goes_in_one_batch_and_each_gets_its_own_ans
         assert await asked(judge, "a", "b\u2028", "c\ud800") == heard("a", "b\u2028", "c?")
     assert server.sizes == [3]
     assert {*server.charged.values()} == {1}
-
-
-async def test_the_request_is_that_of_the_live_judge(server: BatchServer, path: Path) -> None:
-    bodies: list[Any] = []
-    server.model = lambda body: (bodies.append(body), echo(body))[1]
-    async with aclosing(a_judge(server, path)) as judge:
-        reply = await judge.ask(question("a"))
-    [body] = bodies
-    assert (body["model"], body["temperature"], body["messages"]) == (
-        "gpt-4o-mini",
-        0,
-        [{"role": "user", "content": "a"}],
-    )
-    assert (reply.usage.calls, judge.identity.model) == (1, "gpt-4o-mini")
-    assert spent_by(judge) == reply.usage
 
 
 async def test_a_body_that_is_asked_twice_gets_two_answers_as_from_a_live_judge(
@@ -255,60 +237,12 @@ async def test_a_batch_whose_id_was_lost_is_found_and_not_created_again(
     assert {*server.charged.values()} == {1}
 
 
-async def test_a_batch_whose_id_stays_lost_is_found_by_the_next_run(server: BatchServer, path: Path) -> None:
-    server.faults = {"create": [LOST], "list": [Fault(status=401, body={})]}
-    async with aclosing(a_judge(server, path)) as judge:
-        [failed] = await asked(judge, "a")
-        assert type(failed) is JudgeRefused
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "a") == heard("a")
-    assert server.sizes == [1]
-
-
 async def test_when_the_queue_is_full_smaller_batches_go_one_by_one(server: BatchServer, path: Path) -> None:
     server.validate = lambda lines: "token_limit_exceeded" if len(lines) > 2 else None
     async with aclosing(a_judge(server, path)) as judge:
         assert await asked(judge, *"abcd") == heard(*"abcd")
     assert server.sizes == [4, 2, 2]
     assert {*server.charged.values()} == {1}
-
-
-async def test_a_full_queue_may_also_be_told_by_429(server: BatchServer, path: Path) -> None:
-    server.faults["create"] = [FULL]
-    told: list[str] = []
-    async with aclosing(a_judge(server, path, tell=told.append)) as judge:
-        assert await asked(judge, *"abcd") == heard(*"abcd")
-    assert server.sizes == [2, 2]
-    assert "queue of batches is full" in told[0]
-
-
-@pytest.mark.slow
-async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
-    server: BatchServer, path: Path
-) -> None:
-    server.faults["create"] = [FULL] * 99
-    pauses: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        await asyncio.sleep(0)
-
-    access = Access(place=BaseUrl.of(server.url), credential="none")
-    lane = BatchLane(
-        api=BatchApi.of(access, who="judge m", timeout_s=60),
-        log=BatchLog(path),
-        settings=BatchSettings(path=path, poll_s=0.02),
-        sleep=pause,
-    )
-    judge = OpenAICompatibleJudge(JudgeSettings(argument="m"), access, instead=lane.post)
-    async with aclosing(lane):
-        failures = await asked(judge, "a", "b", "c")
-        assert {type(each) for each in failures} == {JudgeTimeout}
-        assert "stays full" in str(failures[0])
-        server.faults.clear()
-        assert await asked(judge, "a") == heard("a")
-    assert pauses[:3] == [0.02, 0.04, 0.08]
-    assert max(pauses) == 900
 
 
 async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for(
@@ -327,19 +261,6 @@ async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for
         assert layer_of(again).unfinished() == (1, 2)
         assert await asked(again, "b", "a") == heard("b", "a")
         assert layer_of(again).unfinished() == (0, 0)
-    assert server.sizes == [2]
-
-
-async def test_a_reply_that_nobody_took_outlives_the_run_that_did_not_ask_for_it(
-    server: BatchServer, path: Path
-) -> None:
-    async with aclosing(a_judge(server, path)) as judge:
-        await asked(judge, "a", "b")
-    async with aclosing(a_judge(server, path)) as judge:
-        await asked(judge, "a")
-        layer_of(judge).forget()
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "b") == heard("b")
     assert server.sizes == [2]
 
 
@@ -387,25 +308,6 @@ async def test_the_list_of_batches_holds_no_content(server: BatchServer, path: P
     assert b"secret" not in kept.read_bytes()
 
 
-async def test_what_was_learned_about_the_endpoint_makes_no_other_request_of_it(
-    server: BatchServer, path: Path
-) -> None:
-    def thinking(body: Mapping[str, Any]) -> Answer:
-        status, reply = echo(body)
-        if body["max_tokens"] < 100:
-            reply["choices"] = [{"finish_reason": "length", "message": {"content": ""}}]
-            reply["usage"]["completion_tokens_details"] = {"reasoning_tokens": 50}
-        return status, reply
-
-    server.model = thinking
-    async with aclosing(a_judge(server, path)) as judge:
-        assert [*await asked(judge, "a"), *await asked(judge, "b")] == heard("a", "b")
-    assert server.sizes == [1, 1, 1]
-    async with aclosing(a_judge(server, path)) as judge:  # it knows nothing of the endpoint yet
-        assert [*await asked(judge, "b"), *await asked(judge, "a")] == heard("b", "a")
-    assert server.sizes == [1, 1, 1]
-
-
 def test_where_nothing_can_be_noted_nothing_is_sent(path: Path) -> None:
     log = BatchLog(path)
     log.close()
@@ -414,8 +316,3 @@ def test_where_nothing_can_be_noted_nothing_is_sent(path: Path) -> None:
     path.write_bytes(b"no database" * 1_000)
     with pytest.raises(ConfigError, match="cannot be used: file is not a database"):
         BatchLog(path)
-
-
-def test_only_openai_has_batches(path: Path) -> None:
-    with pytest.raises(ConfigError, match="only `openai:MODEL` can"):
-        open_judge("anthropic:claude-haiku-4-5", batches=BatchSettings(path=path))

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 
 from ragtrace import evaluate_sync
 from ragtrace.budget.prices import load_prices
-from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_judge
 from ragtrace.judge.layers import ScreenSpec, screened
-from ragtrace.judge_forms import ExtractInput, VerifyReply
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     DecidedBy,
@@ -81,13 +80,6 @@ def test_the_model_sees_only_what_the_screen_leaves_open() -> None:
     assert found[SURE].decided_by is DecidedBy.SCREEN
     assert found[WRONG].decided_by is found[OPEN].decided_by is DecidedBy.JUDGE
     assert found[SURE].quote_verified
-
-
-def test_a_band_says_what_the_screen_is_believed() -> None:
-    narrow, wide = Model(), Model()
-    assert verdicts(judged(narrow, band=(0.4, 0.9)))[WRONG].decided_by is DecidedBy.SCREEN
-    assert verdicts(judged(wide, band=(0.001, 0.999)))[SURE].decided_by is DecidedBy.JUDGE
-    assert not any(isinstance(request.inputs, ExtractInput) for request in (*narrow.requests, *wide.requests))
 
 
 def test_the_probability_of_a_verdict_is_its_givers() -> None:
@@ -174,20 +166,9 @@ def test_half_a_cascade_is_refused(given: dict[str, object], said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_a_screen_computes_and_its_judge_does_not() -> None:
-    with pytest.raises(ConfigError, match="is a language model"):
-        screened(Model(), Model(), ScreenSpec(use="openai:gpt-4o-mini"))
-    with pytest.raises(ConfigError, match="computes as the screen does"):
-        screened(open_judge("lexical"), open_judge("lexical"), ScreenSpec())
-
-
 def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     cases, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
-    row = {
-        "question": RECORD.question,
-        "contexts": [c.text for c in RECORD.chunks],
-        "answer": RECORD.answer,
-    }
+    row = {"question": RECORD.question, "contexts": [c.text for c in RECORD.chunks], "answer": RECORD.answer}
     cases.write_text(json.dumps(row))
     asked = ("evaluate", str(cases), "--judge", "scripted", "--set", "judge.screen=lexical", "--json")
     told = run(*asked, "--set", "judge.band=[0.4, 0.9]", "--out", str(out))

@@ -47,11 +47,6 @@ async def test_many_texts_go_in_batches(endpoint: Any, embedder: Embedder) -> No
     assert (found.usage.calls, found.usage.input_tokens) == (3, 21)
 
 
-async def test_no_text_is_no_call(endpoint: Any, embedder: Embedder) -> None:
-    found = await embedder.embed([])
-    assert (found.vectors, found.usage.calls, endpoint.requests) == ((), 0, [])
-
-
 @pytest.mark.parametrize(
     "answer",
     [

@@ -18,9 +18,7 @@ import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
-from ragtrace.judge import CacheSettings, open_embedder, open_judge
-from ragtrace.metrics import metric_named
-from ragtrace.pipeline import evaluator_version
+from ragtrace.judge import CacheSettings, open_judge
 from ragtrace.ports import Judge
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_transports import completion, request
@@ -149,34 +147,10 @@ async def test_the_classic_addresses_of_azure_are_asked_as_azure_wants_it(tail: 
     assert "authorization" not in strict.last.headers
 
 
-async def test_an_embedder_at_a_classic_address_is_the_deployment_that_it_names(strict: Strict) -> None:
-    strict.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
-    url = f"{strict.url}/openai/deployments/my-emb/embeddings?api-version=1"
-    embedder = open_embedder("openai:e", base_url=url, environ={"OPENAI_API_KEY": "k"})
-    await embedder.embed(["word"])
-    await embedder.aclose()
-    assert strict.last.target == "/openai/deployments/my-emb/embeddings?api-version=1"
-
-
 async def test_a_query_of_any_base_url_is_kept(strict: Strict) -> None:
     assert await ask(open_judge("openai:m", base_url=f"{strict.url}/v1?tenant=a%20b", environ={})) == "hm"
     path, _, query = strict.last.target.partition("?")
     assert (path, parse_qs(query)) == ("/v1/chat/completions", {"tenant": ["a b"]})
-
-
-async def test_headers_of_ones_own_go_along_and_before_the_key(strict: Strict) -> None:
-    headers = {"x-team": "search", "Authorization": "Bearer of-entra"}
-    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers=headers, api_key_env="NOT_SET")
-    assert await ask(judge) == "hm"
-    assert strict.last.headers["x-team"] == "search"
-    assert strict.last.headers["authorization"] == "Bearer of-entra"
-
-
-async def test_beside_a_key_in_a_header_no_key_is_made_up(strict: Strict) -> None:
-    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers={"api-key": "of-azure"})
-    assert await ask(judge) == "hm"
-    assert strict.last.headers["api-key"] == "of-azure"
-    assert "authorization" not in strict.last.headers
 
 
 async def test_a_login_in_the_url_and_a_key_in_a_header_are_both_sent(strict: Strict) -> None:
@@ -187,19 +161,6 @@ async def test_a_login_in_the_url_and_a_key_in_a_header_are_both_sent(strict: St
     assert strict.last.headers["authorization"] == basic("me:pw")
     assert strict.last.headers["x-api-key"] == "of-the-gateway"
     assert "sk-of-the-environment" not in strict.last.head
-
-
-async def test_further_parameters_stand_in_each_request(strict: Strict) -> None:
-    extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0.5}
-    assert await ask(open_judge("openai:m", base_url=strict.url, environ={}, extra_body=extra)) == "hm"
-    assert strict.last.body["chat_template_kwargs"] == {"enable_thinking": False}
-    assert strict.last.body["temperature"] == 0.5
-
-
-@pytest.mark.parametrize("name", ["model", "messages", "stream", "n"])
-def test_what_ragtrace_itself_must_say_is_no_further_parameter(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}"):
-        open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body={name: 1})
 
 
 @pytest.mark.parametrize("spec", ["lexical", "scripted:x.json"])
@@ -215,20 +176,6 @@ async def test_further_parameters_are_another_question_to_the_cache(strict: Stri
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
         await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
     assert [asked.body.get("effort") for asked in strict.asked] == [None, "low", "high"]
-
-
-async def test_further_parameters_make_another_evaluator_and_none_leave_it_alone() -> None:
-    async def version(extra: dict[str, Any] | None) -> str:
-        judge = open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body=extra)
-        try:
-            return evaluator_version([metric_named("faithfulness")], judge)
-        finally:
-            await judge.aclose()
-
-    plain = await version(None)
-    assert await version({}) == plain
-    assert await version({"a": 1}) not in (plain, await version({"a": 2}))
-    assert await version({"a": 1, "b": 2}) == await version({"b": 2, "a": 1})
 
 
 def self_signed(tmp_path: Path, *hosts: str) -> tuple[Authority, ssl.SSLContext]:
@@ -249,13 +196,6 @@ async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(tmp_pat
     assert "`judge.tls.ca`" in said
     assert "--set judge.tls.ca" in said
     assert "no connection" not in said
-
-
-async def test_with_its_authority_the_endpoint_is_believed(tmp_path: Path) -> None:
-    authority, context = self_signed(tmp_path)
-    async with serving(Strict(), context) as served:
-        tls = ClientTls(ca=authority.ca)
-        assert await ask(open_judge("openai:m", base_url=served.url, environ={}, tls=tls)) == "hm"
 
 
 async def test_a_certificate_of_another_host_is_said_to_be_that(tmp_path: Path) -> None:

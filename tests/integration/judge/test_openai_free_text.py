@@ -9,7 +9,6 @@ import pytest
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
-from tests.integration.judge.conftest import rejection
 
 RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
 
@@ -47,12 +46,6 @@ async def test_the_text_comes_back_as_it_is(text: str, endpoint: Any, judge: Ope
     assert (body["max_tokens"], body["temperature"]) == (1024, 0)
 
 
-async def test_a_text_in_parts_is_put_together(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
-    parts: Any = [{"type": "text", "text": "Be"}, {"type": "image"}, {"type": "text", "text": "cause."}]
-    endpoint.answers = lambda body: completion(parts)
-    assert (await judge.ask(request())).value.text == "Because."
-
-
 @pytest.mark.parametrize("content", [7, ["x"], [{"type": "text", "text": 7}]], ids=str)
 async def test_what_is_no_text_is_an_error(content: Any, endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion(content)
@@ -67,17 +60,6 @@ async def test_a_text_that_was_cut_off_says_so(endpoint: Any, judge: OpenAICompa
     assert reply.usage.calls == 1
 
 
-async def test_reasoning_that_left_no_text_gets_more_room(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (
-        completion("", finish="length", reasoning=1024)
-        if body["max_tokens"] == 1024
-        else completion("Because.", reasoning=1500)
-    )
-    assert (await judge.ask(request())).value.text == "Because."
-
-
 async def test_prescribed_sampling_is_sent_and_nothing_else(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:
@@ -87,19 +69,3 @@ async def test_prescribed_sampling_is_sent_and_nothing_else(
     assert (body["temperature"], body["top_p"]) == (0.01, 0.1)
     assert body["response_format"] == {"type": "json_object"}
     assert "seed" not in body
-
-
-@pytest.mark.parametrize(
-    ("parameter", "complaint"),
-    [
-        ("top_p", "top_p is not allowed"),
-        ("response_format", "JSON mode is not supported"),
-    ],
-)
-async def test_a_rejected_parameter_is_dropped_and_never_sent_again(
-    parameter: str, complaint: str, endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: rejection(complaint) if parameter in body else completion("x")
-    await judge.ask(request(RAGAS_LIKE))
-    await judge.ask(request(RAGAS_LIKE))
-    assert [parameter in body for body in endpoint.requests] == [True, False, False]

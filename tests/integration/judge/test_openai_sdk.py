@@ -67,17 +67,6 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
                     await ask(judge)
 
 
-async def test_organization_and_project_are_of_the_settings_alone(
-    strict: Strict, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_ORG_ID", "of-the-process")
-    monkeypatch.setenv("OPENAI_API_KEY", "of-the-process")
-    environ = {"OPENAI_PROJECT_ID": "proj-1"}
-    assert await ask(open_judge("openai:m", base_url=strict.url, environ=environ)) == "hm"
-    assert strict.last.headers["openai-project"] == "proj-1"
-    assert "of-the-process" not in strict.last.head
-
-
 @pytest.mark.parametrize(
     "name", ["OpenAI-Organization", "openai-organization", "USER-AGENT", "authorization"]
 )

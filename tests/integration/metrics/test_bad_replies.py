@@ -186,36 +186,6 @@ def test_a_refusal_in_prose_is_a_failure_of_its_own(model: Scripted, text: str) 
     assert (outcome.error_type, outcome.usage.calls) == ("judge_declined", 2)
 
 
-def with_choice(**changes: Any) -> Any:
-    def says(body: Mapping[str, Any]) -> Any:
-        answer = completion(body, verdicts())
-        answer["choices"][0] |= changes
-        return answer
-
-    return says
-
-
-@pytest.mark.parametrize(
-    ("says", "error_type"),
-    [
-        pytest.param(with_choice(finish_reason="length"), "judge_cut_off", id="cut off"),
-        pytest.param(with_choice(finish_reason="content_filter"), "judge_declined", id="filtered"),
-        pytest.param(
-            with_choice(message={"role": "assistant", "content": None, "refusal": "no"}),
-            "judge_declined",
-            id="a typed refusal",
-        ),
-        pytest.param(with_choice(message=None), "judge_nonsense", id="no message"),
-        pytest.param(lambda body: {"choices": []}, "judge_nonsense", id="no choice"),
-        pytest.param(lambda body: ["?"], "judge_nonsense", id="no object"),
-    ],
-)
-def test_completions_without_a_usable_reply_are_failures(model: Scripted, says: Any, error_type: str) -> None:
-    outcome = outcome_of(model, says)
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == error_type
-
-
 _pieces = st.sampled_from(
     [
         *(
