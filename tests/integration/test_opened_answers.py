@@ -160,33 +160,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     assert replace(returned, flags=carrier.flags) == carrier
 
 
-async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
-    jaeger: Jaeger, tempo: Tempo, tmp_path: Path
-) -> None:
-    spans = the_spans("held-everywhere")
-    sent = await judged(tmp_path, spans, mode="hold")
-    assert len(sent) == 3
-    (key,) = [
-        AnswerKey(span.trace_id, span.span_id) for span in sent if "ragtrace.eval.mode" in span.attributes
-    ]
-    (tmp_path / "traces.jsonl").write_text(encode_json(sent))
-    for url in (jaeger.otlp_http, tempo.otlp_http):
-        send(url, sent)
-    jaeger.wait_for_trace(key.trace_id, spans=3)
-    tempo.wait_for_trace(key.trace_id, spans=3)
-
-    expected = await opened(open_source(f"file:{tmp_path / 'traces.jsonl'}"), key)
-    assert expected.record.answer == ANSWER
-    assert len(expected.record.chunks) == len(FACTS)
-    assert expected.versions[0].notices == ()
-    for source in (
-        of_store(tmp_path),
-        open_source(f"jaeger:{jaeger.query_url}"),
-        open_source(f"tempo:{tempo.url}"),
-    ):
-        assert shown(await opened(source, key)) == shown(expected), source.name
-
-
 async def test_phoenix_shows_the_same_claims_and_evidence(phoenix: Phoenix, tmp_path: Path) -> None:
     spans = the_spans("opened-phoenix")
     (carrier,) = await judged(tmp_path, spans)
@@ -254,12 +227,3 @@ async def test_judged_answers_are_found_in_every_back_end(
         assert set(summaries) == {expected}, address
         assert (progress.is_done, progress.notices) == (True, ())
         assert expected in (await found(address))[0], f"{address} of every service"
-
-
-async def test_judged_answers_are_found_in_phoenix(phoenix: Phoenix, tmp_path: Path) -> None:
-    spans = the_spans("found-phoenix")
-    (carrier,) = await judged(tmp_path, spans)
-    phoenix.store([*spans, carrier], project="found")
-    summaries, progress = await found(f"phoenix:{phoenix.url}", service="found")
-    assert {summary.key for summary in summaries} == {key_of(carrier)}
-    assert (progress.is_done, progress.notices) == (True, ())

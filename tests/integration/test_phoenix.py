@@ -127,11 +127,6 @@ async def test_phoenix_names_its_projects_as_services(phoenix: Phoenix) -> None:
         assert "named" in await reader.services()
 
 
-async def test_trace_that_is_not_stored_is_none(phoenix: Phoenix) -> None:
-    async with aclosing(open_reader(f"phoenix:{phoenix.url}")) as reader:
-        assert await reader.get("f" * 32) is None
-
-
 async def test_score_for_a_span_that_phoenix_has_not_is_rejected(phoenix: Phoenix) -> None:
     verdict = carrier(
         an_evaluation(a_result()),

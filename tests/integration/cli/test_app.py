@@ -137,9 +137,9 @@ def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")
-@pytest.mark.parametrize("args", [["collector", "--print-config"], ["--help"]], ids=" ".join)
 @pytest.mark.slow
-def test_a_full_disk_is_said_in_one_line(args: list[str]) -> None:
+def test_a_full_disk_is_said_in_one_line() -> None:
+    args = ["collector", "--print-config"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*COMMAND, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1

@@ -318,15 +318,6 @@ async def test_what_a_run_needs_is_checked_before_the_first_call(
     assert said in " ".join(result.stderr.split())
 
 
-def test_files_that_can_be_written_are_left_alone_until_the_end(tmp_path: Path, data: str) -> None:
-    (tmp_path / "down.json").write_text('{"error": "judge_refused"}')
-    there, new = tmp_path / "there.json", tmp_path / "new.json"
-    there.write_text("before")
-    for file in (there, new):
-        calibrate(data, "--judge", f"scripted:{tmp_path / 'down.json'}", "--save", str(file))
-    assert (there.read_text(), new.exists()) == ("before", False)
-
-
 def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data: str, scripted: str) -> None:
     path = Path(data)
     path.write_text(path.read_text() + '{"contexts": 5, "claims": []}\n')

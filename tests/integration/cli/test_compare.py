@@ -236,16 +236,3 @@ async def test_two_versions_in_a_running_collector_are_compared_with_the_claims_
         found = await asyncio.to_thread(as_json, "shop-0", "shop-1", "--by", "service", "--from", store)
     assert found["pairs"]["by_question"] == 3
     assert found["changes"][0]["claims"]
-
-
-def test_lines_of_json_with_a_failed_record_are_read(tmp_path: Path) -> None:
-    rows, script = tmp_path / "records.jsonl", tmp_path / "script.json"
-    rows.write_text("".join(f"{json.dumps(row)}\n" for row in records(2, wrong=lambda at: at == 0)))
-    script.write_text(json.dumps({"claims": {WRONG: {"label": "supported", "error": "judge_timeout"}}}))
-    told = run("evaluate", str(rows), "--judge", f"scripted:{script}", "--json").stdout
-    assert [row["status"] for row in json_lines(told)] == ["error", "ok"]
-    lines = tmp_path / "judged.lines"
-    lines.write_text(told)
-    compared = run("compare", str(lines), str(lines))
-    assert compared.exit_code == 0, compared.output
-    assert "of 2 pairs, 0 have a score only in A" in " ".join(compared.stdout.split())

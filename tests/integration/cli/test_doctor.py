@@ -87,17 +87,9 @@ def test_a_file_to_write_to_needs_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_judge_is_a_failed_check_and_the_others_are_still_made(endpoint: str) -> None:
-    found = checks("--judge", "oracle", "--to", endpoint, exit_code=1)
-    assert found["judge"]["status"] == "fail"
-    assert "there is no judge 'oracle'" in found["judge"]["found"]
-    assert found["export"]["status"] == "ok"
-
-
 @pytest.mark.parametrize(
     ("script", "status", "says"),
     [
-        pytest.param("{}", "ok", "judged a test sentence correctly", id="good"),
         pytest.param(
             '{"claims": {"Refunds take 14 days.": "contradicted"}}', "warn", "unsupported", id="poor"
         ),
@@ -197,14 +189,9 @@ def model_server(*refused: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("refused", "rung"),
-    [
-        pytest.param((), "json_schema", id="all"),
-        pytest.param(("json_schema", "tools"), "json_object", id="no schemas"),
-    ],
-)
-def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
+def test_how_the_server_takes_a_schema_is_shown(endpoint: str) -> None:
+    refused = ("json_schema", "tools")
+    rung = "json_object"
     with model_server(*refused) as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
     assert found["judge"]["found"] == f"judged a test sentence correctly; takes a schema as {rung}"

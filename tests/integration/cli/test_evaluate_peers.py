@@ -83,9 +83,7 @@ async def test_options_of_a_peer_reach_it(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (["--peer-prompts"], "`peer_prompts` needs a `profile`"),
-        (["--profile", "ragas", "--set", "evaluate.metrics.*.options.strictness=2"], "strictness"),
         (["--profile", "ragas", "--metrics", "hallucination"], "ragas has no rule"),
-        (["--profile", "ragas", "--peer-prompts", "--metrics", "hallucination"], "ragas has no metric"),
     ],
 )
 def test_what_does_not_fit_together_is_named(tmp_path: Path, arguments: list[str], complaint: str) -> None:

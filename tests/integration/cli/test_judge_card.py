@@ -62,15 +62,6 @@ def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
     assert run("evaluate", cases, "--set", "judge.require_card=true", "--judge", "lexical").exit_code == 0
 
 
-def test_a_card_that_is_none_is_told(cases: str, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.json"
-    broken.write_text("{}")
-    for path, said in ((broken, "is wrong at provider"), (tmp_path / "absent.json", "cannot be read")):
-        told = run("evaluate", cases, "--judge", "scripted", "--set", f"judge.card={path!s}")
-        assert told.exit_code == 2
-        assert said in " ".join(told.stderr.split())
-
-
 @pytest.mark.parametrize(("precision", "label"), [(0.4, "unsupported"), (0.8, "contradicted")])
 def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(
     tmp_path: Path, precision: float, label: str

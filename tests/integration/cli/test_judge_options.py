@@ -67,8 +67,8 @@ async def test_with_a_cache_the_second_run_asks_nothing(records: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("arguments", "kept"),
-    [((), False), (("--set", "judge.cache=FILE"), True), (("--no-cache",), False)],
-    ids=["by default", "in a file", "not now"],
+    [((), False), (("--set", "judge.cache=FILE"), True)],
+    ids=["by default", "in a file"],
 )
 async def test_nothing_is_kept_unless_asked_for(
     arguments: tuple[str, ...], kept: bool, records: str, tmp_path: Path
@@ -97,16 +97,3 @@ async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(
         model="qwen",
     )
     assert result.stderr.count("warning: the price of qwen was looked up on") == said
-
-
-def test_a_collector_is_checked_for_prices_that_were_looked_up_long_ago(tmp_path: Path) -> None:
-    (tmp_path / "prices.toml").write_text("as_of = 2001-01-01\n[openai]\nqwen = {input = 1, output = 1}")
-    config = tmp_path / "collector.yaml"
-    config.write_text(
-        "judge: {use: 'openai:qwen', base_url: 'http://127.0.0.1:1/v1', prices: prices.toml}\n"
-        f"export: [{{endpoint: 'otlp-file:{tmp_path}/out.jsonl'}}]\ntelemetry: {{listen: null}}\n"
-        "receive: {grpc: null, http: '127.0.0.1:0'}\n"
-    )
-    result = run("collector", "--config", str(config), "--check")
-    assert result.exit_code == 0
-    assert "warning: the price of qwen was looked up on 2001-01-01" in result.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -198,22 +197,6 @@ def test_a_file_of_several_evaluators_asks_for_one(
 def _versions(place: Place) -> list[str]:
     result = run("rejudge", "--transcripts", place.transcripts)
     return [line.split("@")[1][:8] for line in result.stderr.splitlines() if "@" in line]
-
-
-def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
-    place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
-) -> None:
-    records = place.folder / "records.jsonl"
-    records.write_text(
-        json.dumps({"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": ANSWER})
-    )
-    server = judge(REPLIES)
-    asked = ("--judge", "openai:model-a", "--base-url", server.base_url, "--set", "judge.batch_size=1")
-    run("evaluate", str(records), *asked, "--transcripts", place.transcripts)
-    calls = server.calls
-    told = rejudged("--transcripts", place.transcripts, "--pass-when", "contradicted <= 1")
-    assert (told["pairs"]["by_id"], told["not_in_transcript"], server.calls) == (1, 0, calls)
-    assert told["metrics"][0]["to_pass"] == 1
 
 
 def test_kept_verdicts_are_scored_with_another_option_of_the_metrics(

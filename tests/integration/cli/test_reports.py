@@ -76,23 +76,6 @@ def test_all_reports_of_a_run_tell_the_same(files: Files) -> None:
     assert f"calls to the judge {calls}" in page.text
 
 
-def test_a_row_names_trace_verdict_and_how_the_answer_was_chosen(files: Files) -> None:
-    run(*files.backfill(suffixes=(".jsonl",)))
-    row = json_rows(files.out(".jsonl"))[1]
-    written = files.verdicts.read_text()
-    assert (row["version"], row["trace_id"], row["service"]) == (2, trace_id(1), "support-bot")
-    assert row["carrier_span_id"] in written
-    assert (row["sample_rule"], row["sample_probability"]) == ("ratio", 1.0)
-    record, (result,) = row["judged"]["record"], row["judged"]["evaluation"]["outcomes"]
-    assert (record["answer"], record["chunks"][0]["id"]) == (WRONG, "faq-12")
-    (verdict,) = result["verdicts"]
-    assert (verdict["label"], verdict["chunk_ids"], verdict["quote"]) == (
-        "contradicted",
-        ["faq-12"],
-        "Orders can be returned within 14 days.",
-    )
-
-
 def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) -> None:
     run(*files.backfill("--rate", "0.000001", suffixes=(".jsonl", ".html")))
     text = Page(files.out(".html")).text
@@ -162,25 +145,6 @@ def test_wrong_options_are_told(files: Files, args: tuple[str, ...], told: str) 
     result = run(*files.backfill(*args, suffixes=()))
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.split())
-
-
-def test_records_of_a_file_are_reported_too(files: Files) -> None:
-    records = files.folder / "records.jsonl"
-    records.write_text(
-        "".join(
-            json.dumps({"id": f"r{number}", "question": "?", "contexts": [RIGHT], "answer": answer}) + "\n"
-            for number, answer in enumerate((RIGHT, WRONG))
-        )
-    )
-    outs = [arg for suffix in SUFFIXES for arg in ("--out", str(files.out(suffix)))]
-    assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 0
-    rows = json_rows(files.out(".jsonl"))
-    assert parquet_rows(files.out(".parquet")) == rows
-    assert [(row["record_id"], row["metrics"]["faithfulness"]["score"]) for row in rows] == [
-        ("r0", 1.0),
-        ("r1", 0.0),
-    ]
-    assert "Mean 0.50" in Page(files.out(".html")).text
 
 
 def test_rows_that_cannot_be_read_are_counted_in_the_report(files: Files) -> None:

@@ -14,14 +14,7 @@ from onnx.external_data_helper import set_external_data
 from ragtrace import evaluate_sync
 from ragtrace.errors import ConfigError
 from ragtrace.judge import open_judge
-from ragtrace.model import (
-    Chunk,
-    Evaluation,
-    MetricFailure,
-    RagRecord,
-    Verdict,
-    VerdictLabel,
-)
+from ragtrace.model import Chunk, Evaluation, MetricFailure, RagRecord, Verdict, VerdictLabel
 from ragtrace.testing import check_judge
 from tests.tiny_verifiers import FILLER, Family, Verifier
 
@@ -81,12 +74,7 @@ def test_each_family_supports_a_claim_with_its_window_as_the_quote_and_no_other(
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        ("contradiction", "entailment", "neutral"),
-        ("entailment", "neutral", "contradiction"),
-        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-        ("entailment", "not_entailment"),
-    ],
+    [("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")],
     ids=lambda labels: labels[0] + labels[1],
 )
 def test_the_order_of_the_labels_is_read_from_the_configuration(
@@ -240,22 +228,14 @@ def test_swapped_labels_of_a_model_that_nobody_knows(tmp_path: Path) -> None:
     assert "config.json: `id2label`" in found
 
 
-@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
-def test_a_model_with_another_number_of_outputs(tmp_path: Path, family: Family) -> None:
+def test_a_model_with_another_number_of_outputs(tmp_path: Path) -> None:
+    family = "nli"
     other = Verifier(family="minicheck", outputs=7).write(tmp_path)
     config = Verifier(family=family)._config()
     (other / "config.json").write_text(json.dumps(config))
     found = failure(other)
     assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
     assert "a model for another task?" in found
-
-
-def test_a_model_that_gives_nan_for_one_claim_has_no_score(tmp_path: Path) -> None:
-    folder = Verifier(nan_for="negated").write(tmp_path)
-    [outcome] = judged(folder, f"{SHOP} Refunds do not take 14 days.").outcomes
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
-    assert outcome.message.startswith(f"{folder / 'model.onnx'} gave NaN or infinity")
 
 
 def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> None:
@@ -279,8 +259,8 @@ def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:
     assert verdict.support is None
 
 
-@pytest.mark.parametrize("empty", ["", " \n "])
-def test_an_empty_chunk_supports_nothing(tmp_path: Path, empty: str) -> None:
+def test_an_empty_chunk_supports_nothing(tmp_path: Path) -> None:
+    empty = " \n "
     folder = Verifier().write(tmp_path)
     assert verdict_on(folder, REFUNDS, empty, REFUNDS).label is VerdictLabel.SUPPORTED
     assert verdict_on(folder, REFUNDS, empty).label is VerdictLabel.UNSUPPORTED
@@ -291,14 +271,10 @@ def test_an_empty_chunk_supports_nothing(tmp_path: Path, empty: str) -> None:
     [
         ("?threds=2", "has no setting 'threds': choose among"),
         ("?threads=0", "threads='0' is not a whole number above 0"),
-        ("?supported=2", "supported='2' is not a probability"),
         ("?supported=nan", "supported='nan' is not a probability"),
         ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
-        ("?family=bert", "family='bert' is none of nli, minicheck, hhem, tokens"),
         ("?file=../model.onnx", "is not an .onnx file inside the model's folder"),
-        ("?file=other.onnx", "there is no 'other.onnx'"),
         ("?window=100000", "window=100000 is more than the 512 tokens"),
-        ("?window=8", "a window of 8 tokens is too short"),
         ("?labels=a,b,c", "has the labels a, b, c: expected entailment"),
     ],
 )
@@ -309,8 +285,8 @@ def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) ->
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
-def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "onnxruntime"
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
         open_judge(f"nli:{tmp_path}")

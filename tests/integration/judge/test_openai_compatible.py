@@ -16,14 +16,13 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.judge import open_judge, unwrapped
+from ragtrace.judge import open_judge
 from ragtrace.judge.openai import OpenAICompatibleJudge, OutputMode
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 from tests.integration.judge.conftest import SECRET, bare_judge, rejection
-from tests.planted import answered
 
 QUESTION = "TOPSECRET-QUESTION"
 GOOD = {
@@ -159,18 +158,6 @@ async def test_an_unsupported_parameter_is_dropped_once_and_for_all(
         assert endpoint.requests[-1]["max_completion_tokens"] == 400
 
 
-async def test_a_schema_without_bounds_is_tried_before_a_lower_rung(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (
-        rejection("Invalid schema: 'maxLength' is not permitted.")
-        if "maxLength" in json.dumps(body)
-        else (200, completion(GOOD))
-    )
-    await judge.ask(request())
-    assert judge.output_mode is OutputMode.JSON_SCHEMA
-
-
 async def test_a_reply_of_the_wrong_form_is_sent_back_once(endpoint: Any) -> None:
     endpoint.answers = lambda body: (200, completion({"claims": 3}))
     judge = open_judge("openai:m", base_url=endpoint.url)
@@ -187,24 +174,15 @@ async def test_a_reply_of_the_wrong_form_is_sent_back_once(endpoint: Any) -> Non
         ((200, completion(GOOD, finish="length")), JudgeCutOff),
         ((200, completion("", finish="content_filter")), JudgeDeclined),
         ((200, completion("", refusal="I won't")), JudgeDeclined),
-        ((200, {"choices": []}), JudgeNonsense),
         ((200, {}), JudgeNonsense),
-        ((200, {"choices": [{}]}), JudgeNonsense),
         ((200, b"<html>"), JudgeNonsense),
-        ((200, b"null"), JudgeNonsense),
         (rejection("no", status=401, code="invalid_api_key"), JudgeRefused),
-        (rejection("no", status=402), JudgeRefused),
-        (rejection("no", status=403), JudgeRefused),
-        (rejection("no", status=404), JudgeRefused),
-        (rejection("no", status=405), JudgeRefused),
         (rejection("no", status=413), JudgeNonsense),
         (rejection("no", status=429), JudgeUnavailable),
         (rejection("no", status=429, code="insufficient_quota"), JudgeRefused),
         (rejection("no", status=500), JudgeUnavailable),
-        ((503, b"down"), JudgeUnavailable),
         (rejection("no", code="content_filter"), JudgeDeclined),
         (rejection("no", code="context_length_exceeded"), JudgeNonsense),
-        (rejection("no", code=400, type="exceed_context_size_error"), JudgeNonsense),
         (rejection("the request exceeds the available context size"), JudgeNonsense),
         (rejection("never"), JudgeRefused),
     ],
@@ -264,30 +242,6 @@ async def test_silence_is_a_timeout(endpoint: Any) -> None:
     await judge.aclose()
 
 
-async def test_a_record_is_evaluated_over_the_wire(endpoint: Any) -> None:
-    def answer(body: dict[str, Any]) -> tuple[int, Any]:
-        if body["response_format"]["json_schema"]["name"] == "extract":
-            return 200, completion(GOOD)
-        verdict = {"id": 1, "chunks": [1], "quote": "“it  RAINS", "label": "supported", "reason": ""}
-        return 200, completion(answered({"verdicts": [verdict]}, body))
-
-    endpoint.answers = answer
-    record = RagRecord(
-        id="r",
-        question="Rain?\ud800",
-        chunks=(Chunk(id="c", text="They say it rains a lot."),),
-        answer="It rains.",
-    )
-    opened = open_judge("openai:m", base_url=endpoint.url, environ={})
-    evaluation = await evaluate(record, judge=opened)
-    assert isinstance(unwrapped(opened), OpenAICompatibleJudge)
-    await opened.aclose()
-    [result] = evaluation.results
-    assert result.score == 1.0
-    assert result.verdicts[0].quote == "it rains"
-    assert evaluation.usage.calls == 2
-
-
 async def test_a_judge_that_fails_is_a_failure_and_no_score(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:
@@ -301,7 +255,6 @@ async def test_a_judge_that_fails_is_a_failure_and_no_score(
 @pytest.mark.parametrize(
     ("spec", "settings", "named"),
     [
-        ("openai:", {}, "openai:MODEL"),
         ("openai:m", {"environ": {}}, "OPENAI_API_KEY"),
         ("openai:m", {"environ": {}, "api_key_env": "MY_KEY", "base_url": "http://x/v1"}, "MY_KEY"),
         ("openai:m", {"environ": {"OPENAI_BASE_URL": "localhost:80"}}, "OPENAI_BASE_URL"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from time import time
 from typing import Any
@@ -17,7 +15,6 @@ from ragtrace.errors import JudgeUnavailable
 from ragtrace.judge import open_judge
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
-from tests.patience import PATIENCE_S
 
 
 def completion(text: str, finish: str = "stop") -> dict[str, Any]:
@@ -69,7 +66,7 @@ async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
     await judge.aclose()
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+@pytest.mark.parametrize("status", [408, 429, 502, 529])
 async def test_an_endpoint_that_recovers_gives_an_answer(status: int, endpoint: Any, judge: Judge) -> None:
     endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
     reply = await judge.ask(request())
@@ -124,62 +121,3 @@ async def test_a_connection_that_is_lost_is_no_timeout_and_its_call_counts() -> 
             await judge.ask(request())
         await judge.aclose()
     assert lost.value.usage == Usage(calls=1, unmetered_calls=1)  # a model may have worked on it
-
-
-async def test_a_name_that_no_host_has_takes_no_call() -> None:
-    judge = open_judge("openai:m", base_url="http://nowhere.invalid/v1", environ={}, max_retries=0)
-    with pytest.raises(JudgeUnavailable, match="no connection") as lost:
-        await judge.ask(request())
-    await judge.aclose()
-    assert lost.value.usage == Usage()
-
-
-class Counting:
-    """A judge that answers when as many calls have arrived as it is to wait for; it counts connections."""
-
-    def __init__(self, at_once: int) -> None:
-        self.arrived = asyncio.Barrier(at_once)
-        self.connections = 0
-        self.closed = asyncio.Semaphore(0)
-
-    @asynccontextmanager
-    async def judge(self, at_once: int) -> AsyncIterator[Judge]:
-        async with await asyncio.start_server(self._serve, "127.0.0.1") as server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            yield open_judge("openai:m", base_url=url, environ={}, max_concurrency=at_once)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        body = json.dumps(completion("hm")).encode()
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                asked = await reader.readuntil(b"\r\n\r\n")
-                length = int(asked.lower().split(b"content-length:")[1].split()[0])
-                await reader.readexactly(length)
-                await self.arrived.wait()
-                writer.write(head.encode() + body)
-        writer.close()
-        self.closed.release()
-
-    async def wait_until_closed(self, number: int) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            for _ in range(number):
-                await self.closed.acquire()
-
-
-async def ask_at_once(judge: Judge, number: int) -> None:
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-        for _ in range(number):
-            tasks.create_task(judge.ask(request()))
-
-
-async def test_calls_at_once_keep_their_connections_for_those_after_them() -> None:
-    at_once = 20
-    counting = Counting(at_once)
-    async with counting.judge(at_once) as judge:
-        for _ in range(3):
-            await ask_at_once(judge, at_once)
-        assert counting.connections == at_once
-        await judge.aclose()
-        await counting.wait_until_closed(at_once)
