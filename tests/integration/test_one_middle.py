@@ -17,7 +17,6 @@ from ragtrace import semconv
 from ragtrace.metrics.judge_card import Calibration, CardFigure, CardSet, JudgeCard
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
-from ragtrace.transcripts import Transcripts
 from ragtrace_collector.config import load_config
 from ragtrace_collector.config.sections import (
     AttachConfig,
@@ -227,19 +226,6 @@ def test_what_holds_for_live_traffic_only_is_said(tmp_path: Path) -> None:
     assert (
         "not used here: attach.mode: hold" in run("backfill", *source, "--config", str(place.config)).stderr
     )
-
-
-def test_an_option_overrides_its_own_rule_of_extraction_alone(tmp_path: Path) -> None:
-    place, kept = Place(tmp_path / "place"), tmp_path / "kept.db"
-    place.set("extract.mapping.question", ["my.question"])
-    root = replace(SPANS[0], attributes={**SPANS[0].attributes, "my.question": "Mapped?"})
-    place.traces.write_text(f"{encode_json([root, *SPANS[1:]])}\n")
-    place.backfilled(
-        "--config", str(place.config), "--set", "extract.context=spans", "--transcripts", str(kept)
-    )
-    with Transcripts(kept, must_exist=True) as transcripts:
-        [record] = transcripts.of(transcripts.evaluator())
-    assert record.record.question == "Mapped?"
 
 
 @pytest.mark.parametrize("command", ["backfill", "evaluate"])

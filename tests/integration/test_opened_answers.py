@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, TraceSource, find_answers, open_source, store_source
+from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
 from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
-from ragtrace.backends.jaeger import V2, JaegerReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.model import MetricResult
 from ragtrace.traces.otlp import encode, encode_json
@@ -114,12 +113,6 @@ def of_store(folder: Path) -> AnswerSource:
     return store_source(reader, reader.kept, name="store")
 
 
-def old_jaeger(jaeger: Jaeger) -> AnswerSource:
-    reader = JaegerReader(jaeger.query_url)
-    reader._version = V2
-    return TraceSource(reader=reader, name="jaeger")
-
-
 async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     jaeger: Jaeger, tempo: Tempo, tmp_path: Path
 ) -> None:
@@ -141,7 +134,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
         open_source(f"file:{tmp_path / 'traces.jsonl'}"),
         open_source(f"jaeger:{jaeger.query_url}"),
         open_source(f"jaeger:grpc://{jaeger.query_grpc}"),
-        old_jaeger(jaeger),
         open_source(f"tempo:{tempo.url}"),
     ):
         assert shown(await opened(source, key)) == shown(expected), source.name

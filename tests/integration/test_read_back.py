@@ -181,15 +181,6 @@ async def test_trace_that_is_not_stored_is_none(jaeger: Jaeger, tempo: Tempo) ->
             assert await reader.get("f" * 32) is None, source
 
 
-@PROTOCOLS
-async def test_jaeger_names_its_services(jaeger: Jaeger, protocol: str) -> None:
-    service = f"named-{protocol}"
-    send_some(jaeger.otlp_http, service=service, number=1, first_ns=time.time_ns())
-    eventually(lambda: jaeger.search(service), what="the trace in Jaeger")
-    async with aclosing(jaeger_reader(jaeger, protocol)) as reader:
-        assert service in await reader.services()
-
-
 async def test_another_grpc_server_is_told_from_jaeger(jaeger: Jaeger) -> None:
     async with aclosing(JaegerGrpcReader(jaeger.otlp_grpc)) as reader:
         with pytest.raises(ReadError, match="no Jaeger query service"):

@@ -8,19 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
-from pydantic.fields import FieldInfo
 
 from ragtrace.cli.app import cli
-from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
-from ragtrace.cli.report import DIMENSIONS
-from ragtrace.compat.tool import PROFILES
+from ragtrace.cli.options import needs_extra
 from ragtrace.errors import ConfigError
-from ragtrace.model import Label
-from ragtrace.quality import ReportDimension
-from ragtrace.reports import SUFFIXES
-from ragtrace_collector.cli.tail import LABELS
-from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.values import Section
 from tests.integration.cli.program import COMMAND, run
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -63,18 +54,6 @@ def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> No
 def test_every_command_speaks_json(name: str) -> None:
     """`export-records` writes nothing but JSON lines."""
     assert "--json" in run(name, "--help").output
-
-
-def test_the_choices_in_options_are_those_of_the_library() -> None:
-    assert TOOLS == PROFILES
-    assert tuple(Label) == LABELS
-    assert REPORT_SUFFIXES == SUFFIXES
-    assert tuple(ReportDimension) == DIMENSIONS
-    assert {name for name, field in CollectorConfig.model_fields.items() if is_section(field)} == {*_SECTIONS}
-
-
-def is_section(field: FieldInfo) -> bool:
-    return field.annotation is not None and isinstance(field.get_default(), Section | tuple)
 
 
 def test_a_command_that_is_mistyped_is_guessed() -> None:

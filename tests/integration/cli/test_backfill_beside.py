@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from ragtrace.budget import load_prices
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.errors import ConfigError, ReadError
+from ragtrace.errors import ConfigError
 from ragtrace.model import JudgeIdentity, Sample
-from ragtrace.process import SystemClock
-from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
+from ragtrace_collector.cli.shared_budget import read_shared_budget
 from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job
-from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.terminal import OnTerminal
 from tests.integration.collector.paid_judge import PAID, paid, prices
-from tests.patience import PATIENCE_S
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
 CONFIG = """
@@ -50,29 +45,6 @@ async def queue_live_answer(store: Store, trace_id: str = "a") -> None:
 async def judge_live_answer(store: Store) -> None:
     (job,) = await store.take_jobs(1, now_ns=time.time_ns())
     await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
-
-
-@asynccontextmanager
-async def one_turn(
-    path: Path, *, longest_s: float = 60.0
-) -> AsyncIterator[tuple[OpenCollectorBudget, asyncio.Task[None]]]:
-    beside = OpenCollectorBudget(
-        database=SqliteFile(path),
-        stop=asyncio.Event(),
-        clock=SystemClock(),
-        poll_s=0.001,
-        longest_turn_s=longest_s,
-    )
-    turn = asyncio.create_task(beside.turn())
-    yield beside, turn
-    async with asyncio.timeout(PATIENCE_S):
-        await turn
-
-
-async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(store: Store, path: Path) -> None:
-    await queue_live_answer(store)
-    async with one_turn(path, longest_s=0.005):
-        pass
 
 
 @pytest.mark.slow
@@ -114,15 +86,6 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     assert [(each["limit"], each["left"]) for each in json.loads(shown.stdout)["limits"]] == [
         ("month_calls", 0)
     ]
-
-
-def test_a_collector_without_a_store_is_told(config: Path) -> None:
-    async def open_it() -> None:
-        async with read_shared_budget(config).opened(asyncio.Event()):
-            pass
-
-    with pytest.raises(ReadError, match="there is no store"):
-        asyncio.run(open_it())
 
 
 def test_a_purse_in_dollars_wants_a_price_for_the_judge(config: Path) -> None:

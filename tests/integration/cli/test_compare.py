@@ -163,12 +163,6 @@ def test_a_rule_fails_by_what_the_interval_shows(
     assert run("compare", str(a), str(b), "--fail-if", "worse").exit_code == 0
 
 
-def test_a_metric_that_nobody_judged_is_no_comparison(better: tuple[Path, Path]) -> None:
-    told = run("compare", *map(str, better), "--metric", "politeness")
-    assert told.exit_code == 2
-    assert "A and B share no metric of politeness to compare" in told.stderr
-
-
 def test_it_writes_a_comment_a_page_and_json(better: tuple[Path, Path], tmp_path: Path) -> None:
     for name in ("told.md", "told.html", "told.json"):
         out = ("--out", str(tmp_path / name), "--fail-if", "worse by more than 0.02")

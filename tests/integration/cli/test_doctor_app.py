@@ -225,10 +225,3 @@ def test_a_server_is_stopped_by_ctrl_c_and_what_it_sent_is_shown(tmp_path: Path)
     assert stdout.startswith("stopped by Ctrl-C\n")
     assert "was stopped after" in stdout
     assert "of which 1 will be judged" in stdout
-
-
-def test_a_server_is_stopped_when_its_time_is_over(tmp_path: Path) -> None:
-    done = doctor(command(tmp_path, SERVER), "--for", "4s")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "stopped by Ctrl-C\n" in done.stdout
-    assert "was stopped after" in done.stdout

@@ -171,12 +171,6 @@ def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
     assert "ragtrace explain" in result.stderr
 
 
-def test_a_missing_file_is_named() -> None:
-    result = run("evaluate", "missing.jsonl")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "'missing.jsonl' is not a file" in result.stderr
-
-
 def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
     result = run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted)
     assert (result.exit_code, "empty.jsonl has no records" in result.stderr) == (0, True)

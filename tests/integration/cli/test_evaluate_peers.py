@@ -48,19 +48,6 @@ async def test_a_line_a_record_says_what_the_peer_reports(tmp_path: Path) -> Non
     assert said == [(c.case["id"], c.status, pytest.approx(c.expected["score"])) for c in FAITHFUL]
 
 
-async def test_vectors_come_from_the_endpoint_of_the_judge(tmp_path: Path) -> None:
-    [case] = [c for c in read_cases() if (c.case["id"], c.profile) == ("arel-mixed", "ragas")]
-    cases = write(tmp_path / "cases.jsonl", case.row)
-    endpoint = PeerEndpoint(replies=case.replies, embeddings=case.embeddings)
-    result = await run_at(
-        endpoint, cases, "--metrics", "answer_relevancy", "--profile", "ragas", "--peer-prompts"
-    )
-    [line] = json_lines(result.stdout)
-    assert line["compat_score"] == pytest.approx(case.expected["score"])
-    assert line["calls"] == 3
-    assert endpoint.embedded[0] == case.row["question"]
-
-
 async def test_options_of_a_peer_reach_it(tmp_path: Path) -> None:
     [case] = [c for c in FAITHFUL if c.case["id"] == "faith-one-neutral"]
     cases = write(tmp_path / "cases.jsonl", case.row)

@@ -73,14 +73,6 @@ def test_a_file_without_spans_is_told_from_one_that_has_nothing_to_say(tmp_path:
     assert "no spans: " in result.stderr
 
 
-def test_a_note_on_many_spans_is_said_once(tmp_path: Path) -> None:
-    pending = {"logfire.span_type": "pending_span"}
-    spans = [replace(span, attributes=pending) for span in rag_trace(0).spans]
-    traces = write_traces(tmp_path / "traces.jsonl", [Trace.of(trace_id(0), spans)])
-    output = run("explain", str(traces), columns=200).stdout
-    assert "of 'ask', 'retrieval faq', each is a placeholder that Logfire writes" in output
-
-
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Path]:
     """A store as a running collector has it open."""

@@ -27,24 +27,6 @@ def cases(tmp_path: Path) -> str:
     return str(tmp_path / "cases.jsonl")
 
 
-def state_of(cases: str, tmp_path: Path, *options: str) -> str:
-    out = tmp_path / f"out{len(list(tmp_path.iterdir()))}.jsonl"
-    told = run("evaluate", cases, "--judge", "scripted", *options, "--out", str(out))
-    assert told.exit_code == 0, told.stderr
-    (row,) = json_lines(out.read_text())
-    state: str = row["judged"]["evaluation"]["judge_card"]
-    return state
-
-
-def test_a_row_says_whether_the_judge_was_measured(cases: str, tmp_path: Path) -> None:
-    assert state_of(cases, tmp_path) == "none"
-    good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
-    assert state_of(cases, tmp_path, "--set", f"judge.card={good}") == "measured"
-    assert state_of(cases, tmp_path, "--set", f"judge.card={bad}") == "below_floor"
-    other = a_card(tmp_path / "other.json", auc=0.8, model="another")
-    assert state_of(cases, tmp_path, "--set", f"judge.card={other}") == "none"
-
-
 def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
     cases: str, tmp_path: Path
 ) -> None:

@@ -98,14 +98,6 @@ async def test_what_is_asked_at_once_goes_in_one_batch_and_each_gets_its_own_ans
     assert {*server.charged.values()} == {1}
 
 
-async def test_a_body_that_is_asked_twice_gets_two_answers_as_from_a_live_judge(
-    server: BatchServer, path: Path
-) -> None:
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "a", "a") == heard("a", "a")
-    assert [*server.charged.values()] == [2]
-
-
 async def test_a_batch_holds_no_more_requests_and_bytes_than_are_allowed(
     server: BatchServer, path: Path
 ) -> None:

@@ -82,13 +82,6 @@ def test_the_model_sees_only_what_the_screen_leaves_open() -> None:
     assert found[SURE].quote_verified
 
 
-def test_the_probability_of_a_verdict_is_its_givers() -> None:
-    found = verdicts(judged(Model()))
-    assert found[SURE].confidence == found[SURE].support
-    assert found[OPEN].confidence is None, "the screen's probability says nothing of the model's verdict"
-    assert found[OPEN].support is not None
-
-
 def test_an_answer_that_the_screen_decides_alone_costs_no_call() -> None:
     model = Model()
     evaluation = judged(model, replace(RECORD, answer=SURE))
@@ -120,17 +113,6 @@ def test_a_model_that_fails_a_canary_is_not_believed_though_the_screen_is() -> N
     [outcome] = judged(Model(gullible)).outcomes
     assert isinstance(outcome, MetricFailure)
     assert outcome.error_type == "judge_compromised"
-
-
-def test_a_verdict_of_the_model_on_what_it_was_not_asked_counts_for_nothing() -> None:
-    def meddling(request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
-        reply = ScriptedJudge().reply_to(request)
-        assert isinstance(reply, VerifyReply)
-        extra = reply.verdicts[0].model_copy(update={"id": 1, "label": "contradicted"})
-        return JudgeReply(value=VerifyReply(verdicts=[*reply.verdicts, extra]), usage=Usage(calls=1))
-
-    found = verdicts(judged(ScriptedJudge(meddling)))
-    assert found[SURE].label is VerdictLabel.SUPPORTED
 
 
 @given(st.permutations([SURE, WRONG, OPEN]), st.floats(0.01, 0.5), st.floats(0.5, 0.99, exclude_min=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnavailable
+from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused, JudgeUnavailable
 from ragtrace.judge import open_embedder
 from ragtrace.ports import Embedder
 
@@ -82,16 +82,3 @@ async def test_each_way_to_fail_has_its_error(
         await embedder.embed(["one"])
     assert SECRET not in str(caught.value)
     assert len(endpoint.requests) == tries
-
-
-@pytest.mark.parametrize(
-    ("spec", "settings", "named"),
-    [
-        ("openai:", {}, "openai:MODEL"),
-        ("openai:e", {"environ": {}}, "OPENAI_API_KEY"),
-        ("nobody", {}, "wordllama"),
-    ],
-)
-def test_a_wrong_setting_is_named(spec: str, settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        open_embedder(spec, **settings)

@@ -197,17 +197,6 @@ async def test_each_way_to_fail_has_its_error(
     assert type(caught.value) is expected
 
 
-async def test_a_rejection_after_success_is_about_the_request(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
-    endpoint.answers = lambda body: (200, completion(GOOD))
-    await judge.ask(request())
-    endpoint.answers = lambda body: rejection("bad")
-    with pytest.raises(JudgeNonsense):
-        await judge.ask(request())
-    assert judge.output_mode is OutputMode.JSON_SCHEMA
-
-
 async def test_reasoning_that_used_up_the_limit_gets_more_room(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:

@@ -136,19 +136,6 @@ async def test_no_log_shows_what_a_judge_is_asked_or_where(
     assert "SECRET" not in caplog.text
 
 
-async def test_an_applications_own_use_of_the_sdk_is_logged_as_before(
-    strict: Strict, caplog: pytest.LogCaptureFixture
-) -> None:
-    import openai
-
-    await ask(open_judge("openai:m", base_url=strict.url, environ={}))
-    for name in ("", "openai", "httpx", "httpx2"):  # a collector in another test may have made them quiet
-        caplog.set_level(logging.DEBUG, logger=name)
-    async with openai.AsyncOpenAI(base_url=strict.url, api_key="k") as sdk:
-        await sdk.post("/mine", cast_to=object, body={})
-    assert "/mine" in caplog.text
-
-
 async def test_slow_bytes_do_not_stretch_the_time_out() -> None:
     """Each read is in time; the whole is not."""
 

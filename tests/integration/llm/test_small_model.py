@@ -18,10 +18,6 @@ from pydantic import BaseModel, Field
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge, OutputMode
-from ragtrace.judge_steps import VerifyForm
-from ragtrace.metrics import StepLimits, VerifySettings
-from ragtrace.metrics.session import StepSession
-from ragtrace.model import Claim, RagRecord
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.small_model_server import running_small_model
 from tests.patience import PATIENCE_S
@@ -86,18 +82,6 @@ async def test_log_probabilities_give_a_probability_of_yes(judge: Judge) -> None
     assert 0 < reply.value.p_yes < 1
     assert reply.usage.output_tokens == 1
     assert inner(judge).likelihoods is Likelihoods.TOP_20
-
-
-async def test_claims_get_verdicts_with_a_confidence_from_log_probabilities(judge: Judge) -> None:
-    record = RagRecord.of(question="How long?", contexts={"faq": "Refunds take 14 days."}, answer="It says.")
-    settings = VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0)
-    steps = StepSession(record, judge, limits=StepLimits(verify=settings))
-    await steps.take_claims(
-        [Claim(index=n, text=f"Refunds take {days} days.") for n, days in enumerate((14, 30))]
-    )
-    found = await steps.verify()
-    assert found.form is VerifyForm.LOGPROBS
-    assert [0 < (verdict.confidence or 0) < 1 for verdict in found.verdicts] == [True, True]
 
 
 async def test_a_prompt_beyond_the_context_says_what_to_do(judge: Judge) -> None:

@@ -98,17 +98,6 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
     assert outcome.score == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("changes", [{"chunks": [99]}, {"quote": "invented"}, {"quote": ""}], ids=str)
-def test_support_without_evidence_that_exists_counts_as_none(
-    model: Scripted, changes: Mapping[str, Any]
-) -> None:
-    outcome = outcome_of(model, verdicts(**changes))
-    assert isinstance(outcome, MetricResult)
-    assert [verdict.label for verdict in outcome.verdicts] == ["unjudged", *SCORED[1:]]
-    assert str(outcome.verdicts[0].reason).startswith("no evidence: ")
-    assert not any(verdict.quote for verdict in outcome.verdicts)
-
-
 @pytest.mark.parametrize(
     "text",
     [
