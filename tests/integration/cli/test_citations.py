@@ -10,7 +10,7 @@ import pytest
 
 from ragtrace.traces.otlp import decode_json, encode_json
 from tests.integration.cli.program import json_lines, run
-from tests.integration.cli.test_evaluate_peers import write
+from tests.integration.cli.test_evaluate import write
 from tests.reading.kinds import Node, chat, dumped, oi, parts, spans_of
 from tests.reading.unseen import doc, langfuse, node, retrieval
 

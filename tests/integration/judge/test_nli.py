@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +18,9 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, Evaluation, MetricFailure, RagRecord, Verdict, VerdictLabel
 from ragtrace.testing import check_judge
+from tests.integration.cli.program import COMMAND
+from tests.integration.judge.model_hub import model_hub
+from tests.patience import PATIENCE_S
 from tests.tiny_verifiers import FILLER, Family, Verifier
 
 REFUNDS = "Refunds take 14 days."
@@ -290,3 +295,49 @@ def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
         open_judge(f"nli:{tmp_path}")
+
+
+NAME = "org/tiny-verifier"
+
+
+def evaluate(folder: Path, judge: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    row = {
+        "question": "How long?",
+        "contexts": ["Refunds take 14 days."],
+        "answer": "Refunds take 14 days. Refunds take 30 days.",
+    }
+    records = folder / "records.jsonl"
+    records.write_text(json.dumps(row))
+    return subprocess.run(
+        [*COMMAND, "evaluate", str(records), "--judge", judge, "--json"],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_model_of_the_hub_is_downloaded_once_and_only_the_files_it_needs(tmp_path: Path) -> None:
+    folder = Verifier().write(tmp_path / "there", file="onnx/model.onnx")
+    Verifier().write(folder, file="onnx/model_fp16.onnx")
+    (folder / "pytorch_model.bin").write_bytes(b"large")
+    cache = {"HF_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    with model_hub(NAME, folder) as (url, taken):
+        first = evaluate(tmp_path, f"nli:{NAME}", HF_ENDPOINT=url, **cache)
+    assert first.returncode == 0, first.stderr
+    assert f"judge: nli ({NAME})" in first.stderr
+    assert sorted(taken) == ["config.json", "onnx/model.onnx", "tokenizer.json"]
+    again = evaluate(tmp_path, f"nli:{NAME}", HF_ENDPOINT=url, **cache)  # the hub is gone
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow
+def test_a_model_that_the_hub_lacks(tmp_path: Path) -> None:
+    folder = Verifier().write(tmp_path / "there")
+    with model_hub(NAME, folder) as (url, _):
+        found = evaluate(tmp_path, "nli:org/other", HF_ENDPOINT=url, HF_HOME=str(tmp_path / "cache"))
+    assert found.returncode != 0
+    assert "'org/other' is not a folder here, and cannot be downloaded from the hub" in found.stderr
+    assert "Traceback" not in found.stderr
