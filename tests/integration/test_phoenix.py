@@ -119,14 +119,6 @@ async def test_phoenix_searches_by_project_operation_and_tag(phoenix: Phoenix) -
         assert all(trace and len(trace.spans) == 3 for trace in found.values())
 
 
-async def test_phoenix_names_its_projects_as_services(phoenix: Phoenix) -> None:
-    stored(phoenix, "named", some_traces(1, first_ns=time.time_ns()))
-    query = TraceQuery(since_ns=0, until_ns=10**9, service="nobody")
-    assert await searched(phoenix, query) == {}
-    async with aclosing(PhoenixReader(phoenix.url)) as reader:
-        assert "named" in await reader.services()
-
-
 async def test_score_for_a_span_that_phoenix_has_not_is_rejected(phoenix: Phoenix) -> None:
     verdict = carrier(
         an_evaluation(a_result()),

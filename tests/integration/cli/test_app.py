@@ -81,9 +81,14 @@ def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")
 @pytest.mark.slow
 def test_a_full_disk_is_said_in_one_line() -> None:
-    args = ["collector", "--print-config"]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([*COMMAND, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*COMMAND, *["collector", "--print-config"]],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 1
     assert done.stderr == "Error: the output cannot be written: No space left on device\n"
 

@@ -132,10 +132,9 @@ def number(span: Span, name: str) -> Any:
 
 
 def test_live_traffic_and_back_fill_say_the_same_of_a_session(tmp_path: Path) -> None:
-    order = (3, 1, 0, 2)
     place = Place(tmp_path)
     [live] = place.live(*TOLD)
-    report = place.backfilled(*(TOLD[each] for each in order))
+    report = place.backfilled(*(TOLD[each] for each in (3, 1, 0, 2)))
     [stored] = place.sessions()
     assert stored == live
     assert (number(stored, "contradictions"), number(stored, "repeated_claims")) == (1, 1)
@@ -236,11 +235,10 @@ def test_a_spent_budget_leaves_sessions_and_a_higher_one_finishes_them(tmp_path:
 
 
 def test_answers_are_worded_by_the_turns_of_other_traces_as_the_collector_words_them(tmp_path: Path) -> None:
-    order = (2, 1, 0)
     place = Place(tmp_path, judge=RESOLVING["use"], context_turns=2)
     turns = [leaning(number, f"Q{number}?") for number in range(3)]
     [live] = place.live(*turns)
-    report = place.backfilled(*(turns[each] for each in order), rag_trace(9))
+    report = place.backfilled(*(turns[each] for each in (2, 1, 0)), rag_trace(9))
     claims = claims_by_trace(carriers_in(place.out))
     assert claims == claims_by_trace(carriers_in(tmp_path / "live.jsonl")) | {trace_id_of(9): GOOD}
     assert claims[trace_id_of(2)] == "[Q0? Q1?] takes 3 days."

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ragtrace.metrics.judge_card import read_calibration, read_card
+from ragtrace.metrics.judge_card import read_calibration
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S
@@ -112,33 +112,6 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (lexical["name"], floor["name"]) == ("lexical:lexical-v4", "floor:word-share")
     assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
-
-
-def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
-    page, card = tmp_path / "report.html", tmp_path / "card.json"
-    found = as_json(data, "--judge", "lexical", "--card", str(card), "--out", str(page))
-    lexical = found["groups"][0]["candidates"][0]
-    assert 0 <= lexical["risk_coverage_area"]["value"] <= 1
-    assert [limit["risk"] for limit in lexical["risk_limits"]] == [0.05, 0.1]
-    coverages = [limit["coverage"]["value"] for limit in lexical["risk_limits"]]
-    assert coverages == sorted(coverages)
-    [measured] = json.loads(card.read_text())["sets"]
-    assert measured["risk_coverage_area"]["value"] == round(lexical["risk_coverage_area"]["value"], 3)
-    assert [limit["coverage"]["value"] for limit in measured["risk_limits"]] == [
-        round(c, 3) for c in coverages
-    ]
-    assert "value" in measured["auc_lead"]
-    assert "value" in measured["two_way_lead"]
-    assert measured["documents"] == 12
-    assert read_card(card).sets[0].risk_limits[1].risk == 0.1
-    written = page.read_text("utf-8")
-    assert "Risk by coverage" in written
-    assert "decided at 5% errors" in written
-    assert "lexical:lexical-v4 minus floor:word-share: AUC" in written
-    said = calibrate(data, "--judge", "lexical").stdout
-    assert re.search(r"AURC\) \d\.\d\d", said)
-    assert re.search(r"can decide at 5% errors \d+%.*; at 10% errors \d+%", said)
-    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
@@ -246,22 +219,6 @@ def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found()
     assert (claims["caught"], claims["unsupported"]) == (7, 18)
     assert claims["recall"]["value"] == pytest.approx(7 / 18)
     assert claims["recall_of_decided"]["value"] == pytest.approx(7 / 11)
-
-
-def interval_of(*args: str) -> tuple[float, float] | None:
-    found = as_json(*args)["groups"][0]["candidates"][0]["claims"]["two_way"]
-    return None if found["low"] is None else (found["low"], found["high"])
-
-
-def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str) -> None:
-    made = [{**row, "source": {"page": at % 2}} for at, row in enumerate(rows(12))]
-    data = write(tmp_path / "named.jsonl", made)
-    found = as_json(data, "--judge", scripted, "--group-by", "source")
-    assert found["documents"] == 2
-    assert interval_of(data, "--judge", scripted, "--group-by", "source") is None  # too few to draw from
-    said = " ".join(calibrate(data, "--judge", scripted, "--group-by", "source").stdout.split())
-    assert "no interval: 2 documents, 5 are needed" in said
-    assert "unknown" not in calibrate(data, "--judge", scripted, "--group-by", "source").stderr
 
 
 def test_lines_about_the_answer_itself_are_no_claims(tmp_path: Path, scripted: str) -> None:

@@ -137,7 +137,6 @@ def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: 
 @pytest.mark.parametrize(
     ("rule", "exit_code", "said"),
     [
-        ("worse by more than 0.02", 1, "failed: faithfulness, pass rate: B is worse by more than 0.02"),
         ("faithfulness mean worse by more than .02", 1, "failed: faithfulness, mean score: B is worse"),
         (
             "mean worse by more than 0.17",
@@ -145,11 +144,6 @@ def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: 
             "cannot tell: faithfulness, mean score: the interval is too wide",
         ),
         ("mean possibly worse by more than 0.17", 1, "failed: faithfulness, mean score: the interval is too"),
-        (
-            "mean possibly worse by more than 0.5",
-            0,
-            "passed: faithfulness, mean score: B is not worse by more",
-        ),
         ("answer_relevance worse", 1, "answer_relevance is not in both A and B"),
     ],
 )
@@ -192,9 +186,7 @@ def test_text_of_others_steers_no_comment(judge: Callable[..., Path], tmp_path: 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["v1", "v2"], "there is no file 'v1'"),
         (["plain.jsonl", "plain.jsonl"], "`ragtrace evaluate plain.jsonl --out judged.jsonl` judges records"),
-        (["plain.jsonl", "gone.jsonl"], "plain.jsonl"),
         (["v1", "v2", "--from", "plain.jsonl"], "--from needs --by"),
         (["a", "b", "--fail-if", "slower"], "'slower' is no rule: write [METRIC]"),
         (["a", "b", "--out", "told.pdf"], "must end with .html, .json or .md"),

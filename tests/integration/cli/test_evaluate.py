@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import signal
 import socket
 import ssl
@@ -178,13 +177,6 @@ def test_fail_under_fails_where_nothing_was_scored(tmp_path: Path, scripted: str
     assert (result.exit_code, "nothing was scored" in result.stderr) == (1, True)
 
 
-def test_a_narrow_terminal_shows_whole_scores(records: str, scripted: str) -> None:
-    columns = 40
-    output = run("evaluate", records, "--judge", scripted, columns=columns).stdout
-    assert {" 0.00 ", " 1.00 "} <= set(re.findall(r" \d\.\d\d ", output))
-    assert max(map(len, output.splitlines())) <= columns
-
-
 def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
     result = run("evaluate", write(tmp_path / "traces.jsonl", {"resourceSpans": []}), "--judge", "lexical")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -227,9 +219,8 @@ def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
-    form = ()
     path = write(tmp_path / "many.jsonl", *(record(str(number)) for number in range(2_000)))
-    with start("evaluate", path, "--judge", "lexical", *form) as program:
+    with start("evaluate", path, "--judge", "lexical", *()) as program:
         assert program.stdout is not None
         assert program.stderr is not None
         assert program.stdout.readline()
@@ -339,18 +330,8 @@ def test_people_see_each_record_with_a_row_a_metric_and_each_fault_once(many: st
 
 
 def test_a_gate_knows_which_way_a_metric_is_good(many: str) -> None:
-    fail_under = "0.6"
     code = 1
-    result = run(
-        "evaluate",
-        many,
-        "--judge",
-        "scripted",
-        "--metrics",
-        "hallucination",
-        "--fail-under",
-        fail_under,
-    )
+    result = run("evaluate", many, "--judge", "scripted", "--metrics", "hallucination", "--fail-under", "0.6")
     assert result.exit_code == code
     assert ("must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr) is bool(code)
 
@@ -361,21 +342,6 @@ ROW = {
     "contexts": ["Our shop opened in 1998. It is blue. Refunds take 14 days. We sell shoes. Come by!"],
     "answer": "Refunds take 14 days.",
 }
-
-
-def test_every_metric_names_the_steps_that_it_used(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", ROW)
-    metrics = "faithfulness,answer_relevance,context_relevance"
-    lines = json_lines(run("evaluate", cases, "--judge", "scripted", "--metrics", metrics, "--json").stdout)
-    assert {line["metric"]: [run["step"] for run in line["steps"]] for line in lines} == {
-        "faithfulness": ["extract", "verify"],
-        "answer_relevance": ["extract", "relevance"],
-        "context_relevance": ["chunks"],
-    }
-    for line in lines:
-        assert line["calls"] == sum(run["calls"] for run in line["steps"])
-        assert line["usage"]["unmetered_calls"] == 0
-        assert line["duration_ms"] >= max(run["duration_ms"] for run in line["steps"])
 
 
 def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -> None:
@@ -819,13 +785,10 @@ def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
     assert run("evaluate", cases, "--set", "judge.require_card=true", "--judge", "lexical").exit_code == 0
 
 
-@pytest.mark.parametrize(("precision", "label"), [(0.4, "unsupported"), (0.8, "contradicted")])
-def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(
-    tmp_path: Path, precision: float, label: str
-) -> None:
-    case = {**ROW_CARD, "answer": "Refunds take 30 days."}
+def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(tmp_path: Path) -> None:
+    label = "unsupported"
     cases, script, card = (tmp_path / name for name in ("cases.jsonl", "script.json", "card.json"))
-    cases.write_text(json.dumps(case))
+    cases.write_text(json.dumps({**ROW_CARD, "answer": "Refunds take 30 days."}))
     verdict = {
         "label": "contradicted",
         "chunks": [1],
@@ -838,7 +801,7 @@ def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(
         digest="ab" * 8,
         auc=CardFigure(value=0.9),
         floor_auc=CardFigure(value=0.7),
-        contradicted_precision=CardFigure(value=precision),
+        contradicted_precision=CardFigure(value=0.4),
     )
     JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(card)
     judged = ("evaluate", str(cases), "--judge", f"scripted:{script}", "--json")
@@ -878,12 +841,13 @@ def line_of(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-async def test_a_line_says_what_its_tokens_cost(rain: str) -> None:
+async def test_a_line_says_what_its_tokens_cost(rain: str, tmp_path: Path) -> None:
     result = await evaluate(rain, endpoint=PeerEndpoint(replies=[REPLY]))
     line = line_of(result)
     assert (line["score"], line["calls"]) == (1.0, 1)
     assert line["cost_usd"] == pytest.approx((10 * 0.15 + 5 * 0.60) / 1e6)
     assert "1 call to gpt-4o-mini: 10 + 5 tokens, $0.0000 at the prices of" in result.stderr
+    assert not (tmp_path / "cache").exists()  # no reply is kept unless asked for
 
 
 @pytest.mark.slow
@@ -903,22 +867,6 @@ async def test_with_a_cache_the_second_run_asks_nothing(rain: str, tmp_path: Pat
     assert len(endpoint.asked) == 1
     kept = tmp_path / "cache" / "ragtrace" / "judge.db"
     assert stat.S_IMODE(await asyncio.to_thread(lambda: kept.stat().st_mode)) == 0o600
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "kept"),
-    [((), False), (("--set", "judge.cache=FILE"), True)],
-    ids=["by default", "in a file"],
-)
-async def test_nothing_is_kept_unless_asked_for(
-    arguments: tuple[str, ...], kept: bool, rain: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "my.db"
-    named = [argument.replace("FILE", str(path)) for argument in arguments]
-    result = await evaluate(rain, *named, endpoint=PeerEndpoint(replies=[REPLY]))
-    assert line_of(result)["score"] == 1.0
-    assert (await asyncio.to_thread(path.exists)) is kept
 
 
 @pytest.mark.slow
@@ -1051,12 +999,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        traces = [
-            stored_trace(0, RIGHT),
-            stored_trace(1, WRONG),
-            stored_trace(2, None),
-            plain_trace(3),
-        ]
+        traces = [stored_trace(0, RIGHT), stored_trace(1, WRONG), stored_trace(2, None), plain_trace(3)]
         self.source = f"otlp-file:{write_traces(folder / 'traces.jsonl', traces)}"
         self.verdicts = folder / "verdicts"
         self.script({})
@@ -1169,7 +1112,6 @@ def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: 
     [
         (("--out", "report.txt"), "must end with .html, .jsonl, .csv, .parquet"),
         (("--set", "ui.links.x=javascript:alert({trace_id})"), "write a URL with {trace_id}"),
-        (("--set", "ui.links.x=http://jaeger/trace"), "write a URL with {trace_id}"),
         (("--out", "report.html", "--dry-run"), "--dry-run judges none without --pilot"),
     ],
 )

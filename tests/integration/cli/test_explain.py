@@ -60,8 +60,7 @@ def test_gaps_and_traces_without_a_record_are_explained(traces: Path) -> None:
 
 def test_lines_are_wrapped_to_the_columns_there_are(traces: Path) -> None:
     columns = 60
-    output = run("explain", str(traces), columns=columns).stdout
-    assert max(map(len, output.splitlines())) <= columns
+    assert max(map(len, run("explain", str(traces), columns=columns).stdout.splitlines())) <= columns
 
 
 def test_machines_get_a_line_a_trace(traces: Path) -> None:
@@ -212,9 +211,8 @@ def test_a_payload_that_was_moved_is_not_believed(encrypted: Path, tmp_path: Pat
 
 
 def test_a_store_is_not_changed_by_looking_into_it(encrypted: Path, tmp_path: Path) -> None:
-    keys = (KEY,)
     before = contents(encrypted.parent)
-    config = config_file(tmp_path / "collector.json", encrypted, *keys)
+    config = config_file(tmp_path / "collector.json", encrypted, *(KEY,))
     run("explain", trace_id(0), "--config", str(config))
     after = contents(encrypted.parent)
     assert {name: after[name] for name in before} == before

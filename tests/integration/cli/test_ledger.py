@@ -159,14 +159,6 @@ async def test_what_was_refused_is_told_by_reason_and_sent_again(store: Store, p
     assert (await store.ledger()).adds_up
 
 
-def test_without_a_store_it_says_what_to_name(tmp_path: Path) -> None:
-    file = tmp_path / "collector.yaml"
-    file.write_text(CONFIG % (tmp_path / "none.db"))
-    result = run("ledger", "--config", str(file))
-    assert result.exit_code == 1
-    assert "`store.path`" in result.output
-
-
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))

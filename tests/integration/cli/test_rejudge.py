@@ -168,14 +168,13 @@ def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeSer
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ((), "Missing option '--transcripts'"),
         (("--transcripts", "nowhere.db"), "there is no file 'nowhere.db'"),
         (
             ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),
             "run backfill to send those of another judge",
         ),
     ],
-    ids=["nothing", "no file", "two ways"],
+    ids=["no file", "two ways"],
 )
 def test_what_cannot_be_done_is_said_with_what_to_do(args: tuple[str, ...], says: str) -> None:
     result = run("rejudge", *args)

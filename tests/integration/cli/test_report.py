@@ -124,14 +124,6 @@ def test_records_of_a_file_are_grouped_by_the_version_that_they_name(tmp_path: P
         assert {group["name"]: group["answers"] for group in found} == groups
 
 
-def test_the_baseline_ends_where_the_range_begins(stored: str) -> None:
-    found = as_json("--from", stored, "--since", "2025-10-09T20:00Z", "--baseline", "30d")
-    (difference,) = found["comparisons"]
-    assert difference["older_judged"] + difference["newer_judged"] == 40
-    assert difference["older_judged"] > 0
-    assert found["all"]["answers"] == difference["newer_judged"] > 0
-
-
 def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stored: str) -> None:
     found = as_json("--from", stored, "--by", "source")
     assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}

@@ -192,11 +192,7 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
     assert told in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize(
-    "written",
-    [TRACE.upper(), TRACE[:-1], f"00-{TRACE}-{ANSWER}-01", f" {TRACE}\n"],
-    ids=["upper case", "short", "traceparent", "with blanks"],
-)
+@pytest.mark.parametrize("written", [TRACE[:-1], f"00-{TRACE}-{ANSWER}-01"], ids=["short", "traceparent"])
 async def test_ids_are_understood_as_people_have_them(store: Store, path: Path, written: str) -> None:
     await judge(store)
     assert f"trace {TRACE}: 1 answer found" in run("why", written, "--from", f"store:{path}").output

@@ -109,16 +109,6 @@ async def test_a_batch_holds_no_more_requests_and_bytes_than_are_allowed(
     assert server.sizes[2:] == [2, 2]
 
 
-async def test_a_request_that_is_rejected_is_put_in_another_way_in_the_next_batch(
-    server: BatchServer, path: Path
-) -> None:
-    rejection = {"error": {"code": "unsupported_value", "param": "temperature"}}
-    server.model = lambda body: (400, rejection) if "temperature" in body else echo(body)
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "a", "b") == heard("a", "b")
-    assert server.sizes == [2, 2]
-
-
 async def test_a_request_that_failed_for_now_is_asked_again_in_the_next_batch(
     server: BatchServer, path: Path
 ) -> None:
@@ -198,18 +188,10 @@ async def test_what_a_person_must_mend_is_told_once_and_tried_no_more(
     assert {*server.charged.values()} == {1}
 
 
-async def test_faults_on_the_way_are_waited_out(server: BatchServer, path: Path) -> None:
-    server.faults = {"upload": [BUSY, LOST], "retrieve": [BUSY, LOST], "content": [BUSY, LOST]}
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "a") == heard("a")
-    assert {*server.charged.values()} == {1}
-
-
 async def test_a_batch_whose_id_was_lost_is_found_and_not_created_again(
     server: BatchServer, path: Path
 ) -> None:
-    faults = [BUSY, LOST, BUSY]
-    server.faults["create"] = faults
+    server.faults["create"] = [BUSY, LOST, BUSY]
     async with aclosing(a_judge(server, path)) as judge:
         assert await asked(judge, "a", "b") == heard("a", "b")
     assert server.sizes == [2]

@@ -15,7 +15,6 @@ from ragtrace import evaluate_sync
 from ragtrace.budget.prices import load_prices
 from ragtrace.judge import ScriptedJudge, open_judge
 from ragtrace.judge.layers import ScreenSpec, screened
-from ragtrace.judge_forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     DecidedBy,
@@ -27,7 +26,6 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import JudgeReply, JudgeRequest
 from ragtrace.testing import check_judge
 from ragtrace_collector.config import JudgeConfig
 from tests.integration.cli.program import json_lines, run
@@ -101,18 +99,6 @@ def test_a_screened_evaluator_is_another_one() -> None:
     assert first.judge.name == "openai:gpt-4o-mini after lexical:lexical-v4 [0.1, 0.9]"
     assert JudgeIdentity.of_name(first.judge.name) == first.judge
     assert first.judge_card == "none", "neither judge's card holds for both together"
-
-
-def test_a_model_that_fails_a_canary_is_not_believed_though_the_screen_is() -> None:
-    def gullible(request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
-        reply = ScriptedJudge().reply_to(request)
-        assert isinstance(reply, VerifyReply)
-        every = [given.model_copy(update={"label": "supported"}) for given in reply.verdicts]
-        return JudgeReply(value=VerifyReply(verdicts=every), usage=Usage(calls=1))
-
-    [outcome] = judged(Model(gullible)).outcomes
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_compromised"
 
 
 @given(st.permutations([SURE, WRONG, OPEN]), st.floats(0.01, 0.5), st.floats(0.5, 0.99, exclude_min=True))

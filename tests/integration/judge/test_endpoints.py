@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import openai
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.model import Usage
@@ -151,12 +151,6 @@ async def test_the_classic_addresses_of_azure_are_asked_as_azure_wants_it(tail: 
     assert "authorization" not in strict.last.headers
 
 
-async def test_a_query_of_any_base_url_is_kept(strict: Strict) -> None:
-    assert await ask(open_judge("openai:m", base_url=f"{strict.url}/v1?tenant=a%20b", environ={})) == "hm"
-    path, _, query = strict.last.target.partition("?")
-    assert (path, parse_qs(query)) == ("/v1/chat/completions", {"tenant": ["a b"]})
-
-
 async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
     cache = CacheSettings(path=tmp_path / "judge.db")
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
@@ -204,7 +198,6 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> N
 
 
 def completion(text: str, finish: str = "stop") -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
     choice = {"finish_reason": finish, "message": {"role": "assistant", "content": text}}
     return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
 
@@ -269,26 +262,6 @@ async def test_a_pause_too_long_to_wait_for_goes_along_with_the_error(
     assert len(endpoint.requests) == 1
 
 
-async def test_a_connection_that_is_dropped_is_tried_again(endpoint: Any) -> None:
-    dropped = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not dropped.is_set():
-            dropped.set()
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-        else:
-            await endpoint.serve(reader, writer)
-
-    endpoint.answers = lambda body: (200, completion("hm"))
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    judge = open_judge("openai:m", base_url=url, environ={})
-    assert (await judge.ask(request())).value.text == "hm"
-    await judge.aclose()
-    server.close()
-
-
 async def test_a_connection_that_is_lost_is_no_timeout_and_its_call_counts() -> None:
     async def lose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -348,15 +321,6 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
                     await ask(judge)
 
 
-@pytest.mark.parametrize("name", ["OpenAI-Organization", "authorization"])
-async def test_a_header_of_the_settings_replaces_that_of_the_sdk(name: str, strict: Strict) -> None:
-    environ = {"OPENAI_API_KEY": "k", "OPENAI_ORG_ID": "org-1"}
-    judge = open_judge("openai:m", base_url=strict.url, environ=environ, headers={name: "ours"})
-    assert await ask(judge) == "hm"
-    assert strict.last.headers[name.lower()] == "ours"
-    assert strict.last.head.lower().count(f"{name.lower()}:") == 1
-
-
 @pytest.mark.slow
 async def test_a_workload_identity_is_exchanged_for_a_token(
     strict: Strict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -387,9 +351,7 @@ async def test_without_the_platforms_token_nothing_is_asked(strict: Strict, tmp_
     ("environ", "named"),
     [
         ({"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, "set both"),
-        ({"OPENAI_SERVICE_ACCOUNT_ID": "sa-1"}, "set both"),
         ({**IDENTITY, "OPENAI_API_KEY": "k"}, "both OPENAI_API_KEY and a workload identity"),
-        ({"OPENAI_API_KEY": "k\u20ac"}, "cannot be sent"),
     ],
 )
 def test_half_an_identity_or_two_are_an_error(environ: dict[str, str], named: str) -> None:
@@ -409,29 +371,6 @@ async def test_no_log_shows_what_a_judge_is_asked_or_where(
     await judge.aclose()
     assert "PROMPT-SECRET" in json.dumps(strict.last.body)
     assert "SECRET" not in caplog.text
-
-
-async def test_slow_bytes_do_not_stretch_the_time_out() -> None:
-    """Each read is in time; the whole is not."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
-        try:
-            while True:
-                writer.write(b" ")
-                await writer.drain()
-                await asyncio.sleep(0.05)
-        except ConnectionError:
-            pass
-        finally:
-            writer.transport.abort()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    with pytest.raises(JudgeTimeout):
-        await ask(open_judge("openai:m", base_url=url, environ={}, timeout_s=0.3))
-    server.close()
 
 
 VERSION = "2024-10-21"
@@ -477,8 +416,18 @@ async def test_a_classic_address_is_asked_as_the_sdk_asks_it(
 
 
 async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Strict) -> None:
-    environ = {"AZURE_OPENAI_ENDPOINT": f"{azure.url}/openai/v1/", "AZURE_OPENAI_API_KEY": "s3cret"}
-    assert await ask(open_judge("azure:gpt", environ=environ)) == "hm"
+    assert (
+        await ask(
+            open_judge(
+                "azure:gpt",
+                environ={
+                    "AZURE_OPENAI_ENDPOINT": f"{azure.url}/openai/v1/",
+                    "AZURE_OPENAI_API_KEY": "s3cret",
+                },
+            )
+        )
+        == "hm"
+    )
     async with openai.AsyncOpenAI(base_url=f"{azure.url}/openai/v1/", api_key="s3cret") as sdk:
         await sdk.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "?"}])
     ours, theirs = azure.asked
@@ -500,8 +449,6 @@ async def test_an_embedder_is_a_deployment_too(azure: Strict) -> None:
     [
         ({}, "AZURE_OPENAI_ENDPOINT"),
         ({"AZURE_OPENAI_ENDPOINT": "http://h", "AZURE_OPENAI_API_KEY": "k"}, "OPENAI_API_VERSION"),
-        ({"AZURE_OPENAI_ENDPOINT": "http://h/openai/v1", "OPENAI_API_VERSION": "1"}, "takes no version"),
-        ({"AZURE_OPENAI_ENDPOINT": "http://h/openai/deployments/d/", "OPENAI_API_VERSION": "1"}, "alone"),
         (
             {
                 "AZURE_OPENAI_ENDPOINT": "http://h/openai/v1",

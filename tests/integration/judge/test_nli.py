@@ -234,9 +234,8 @@ def test_swapped_labels_of_a_model_that_nobody_knows(tmp_path: Path) -> None:
 
 
 def test_a_model_with_another_number_of_outputs(tmp_path: Path) -> None:
-    family = "nli"
     other = Verifier(family="minicheck", outputs=7).write(tmp_path)
-    config = Verifier(family=family)._config()
+    config = Verifier(family="nli")._config()
     (other / "config.json").write_text(json.dumps(config))
     found = failure(other)
     assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
@@ -275,12 +274,9 @@ def test_an_empty_chunk_supports_nothing(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ("?threds=2", "has no setting 'threds': choose among"),
-        ("?threads=0", "threads='0' is not a whole number above 0"),
         ("?supported=nan", "supported='nan' is not a probability"),
         ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
-        ("?file=../model.onnx", "is not an .onnx file inside the model's folder"),
         ("?window=100000", "window=100000 is more than the 512 tokens"),
-        ("?labels=a,b,c", "has the labels a, b, c: expected entailment"),
     ],
 )
 def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) -> None:
@@ -291,8 +287,7 @@ def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) ->
 
 
 def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = "onnxruntime"
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
         open_judge(f"nli:{tmp_path}")
 
@@ -331,13 +326,3 @@ def test_a_model_of_the_hub_is_downloaded_once_and_only_the_files_it_needs(tmp_p
     assert sorted(taken) == ["config.json", "onnx/model.onnx", "tokenizer.json"]
     again = evaluate(tmp_path, f"nli:{NAME}", HF_ENDPOINT=url, **cache)  # the hub is gone
     assert again.returncode == 0, again.stderr
-
-
-@pytest.mark.slow
-def test_a_model_that_the_hub_lacks(tmp_path: Path) -> None:
-    folder = Verifier().write(tmp_path / "there")
-    with model_hub(NAME, folder) as (url, _):
-        found = evaluate(tmp_path, "nli:org/other", HF_ENDPOINT=url, HF_HOME=str(tmp_path / "cache"))
-    assert found.returncode != 0
-    assert "'org/other' is not a folder here, and cannot be downloaded from the hub" in found.stderr
-    assert "Traceback" not in found.stderr

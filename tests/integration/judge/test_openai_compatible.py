@@ -38,12 +38,8 @@ GOOD = {
 def completion(content: Any, *, finish: str = "stop", reasoning: int = 0, **message: Any) -> dict[str, Any]:
     text = content if isinstance(content, str) else json.dumps(content)
     choice = {"finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
-    spent: dict[str, Any] = {
-        "prompt_tokens": 100,
-        "completion_tokens": 20,
-        "prompt_tokens_details": {"cached_tokens": 64},
-    }
-    spent["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    details = {"completion_tokens_details": {"reasoning_tokens": reasoning}}
+    spent = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 64}}
     return {"choices": [choice], "usage": spent | details}
 
 
@@ -305,8 +301,7 @@ async def test_every_spelling_of_yes_and_no_counts(
 async def test_a_model_that_says_something_else_has_no_probability(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:
-    place = {"The": 0.99, "Yes": 0.001, "No": 0.0001}
-    endpoint.answers = lambda body: likely([place], text="The")
+    endpoint.answers = lambda body: likely([{"The": 0.99, "Yes": 0.001, "No": 0.0001}], text="The")
     with pytest.raises(JudgeNonsense) as caught:
         await judge.ask(yes_request())
     assert caught.value.usage.calls == 1

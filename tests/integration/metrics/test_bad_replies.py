@@ -116,37 +116,6 @@ def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scr
     assert outcome.usage.calls == 3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("Alle Behauptungen sind belegt.", id="prose of another language"),
-        pytest.param("0.8", id="a bare number"),
-        pytest.param("NaN", id="not a number"),
-        pytest.param('{"verdicts": [{"verdict": "yes"}, {"verdict": "idk"}]}', id="deepeval's form"),
-        pytest.param(verdicts()[:-30], id="cut off without saying so"),
-        pytest.param(verdicts(label="yes"), id="foreign vocabulary"),
-        pytest.param(verdicts(label="unterstützt"), id="labels of another language"),
-        pytest.param('{"verdicts": [{"id": 1e999}]}', id="infinity for an id"),
-        pytest.param("{" * 5000, id="deep nesting"),
-    ],
-)
-def test_replies_that_hold_no_verdicts_are_failures(model: Scripted, text: str) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
-    assert not text.strip() or text not in outcome.message
-
-
-@pytest.mark.parametrize(
-    "text", ["I'm sorry, but I can't help with that.", "Es tut mir leid, dabei kann ich nicht helfen."]
-)
-def test_a_refusal_in_prose_is_a_failure_of_its_own(model: Scripted, text: str) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricFailure)
-    assert (outcome.error_type, outcome.usage.calls) == ("judge_declined", 2)
-
-
 _pieces = st.sampled_from(
     [
         *(
