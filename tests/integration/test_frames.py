@@ -38,16 +38,9 @@ def test_a_frame_of_pandas_gets_columns_of_the_results_and_keeps_its_index() -> 
     assert isinstance(result, pd.DataFrame)
     assert list(result.index) == ["first", "second"]
     assert list(result.columns) == [
-        *frame.columns,
-        "faithfulness",
-        "faithfulness_label",
-        "faithfulness_explanation",
-        "faithfulness_wrong_claims",
-        "context_relevance",
-        "context_relevance_label",
-        "context_relevance_explanation",
-        "context_relevance_wrong_claims",
-        "ragtrace_error",
+        *(*frame.columns, "faithfulness", "faithfulness_label", "faithfulness_explanation"),
+        *("faithfulness_wrong_claims", "context_relevance", "context_relevance_label"),
+        *("context_relevance_explanation", "context_relevance_wrong_claims", "ragtrace_error"),
     ]
     assert list(result["faithfulness"]) == [1.0, 0.0]
     assert list(result["faithfulness_label"]) == ["pass", "fail"]

@@ -33,11 +33,7 @@ from tests.rag_spans import rag_trace
 pytestmark = pytest.mark.slow
 
 METRICS = [
-    "faithfulness",
-    "groundedness",
-    "chunk_precision",
-    "answer_relevance",
-    "context_recall",
+    *("faithfulness", "groundedness", "chunk_precision", "answer_relevance", "context_recall"),
     "rag_score",
 ]
 FACTS = [f"Article {number} costs {number + 1} euros. 商品。" for number in range(6)]
@@ -94,12 +90,8 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
         "chunks": [(chunk.id, chunk.text, chunk.score) for chunk in record.chunks],
         "versions": [
             (
-                version.evaluation_id,
-                version.is_valid,
-                version.judged.supersedes,
-                version.judged.evaluation,
-                version.judged.sample,
-                version.judged.cost_usd,
+                *(version.evaluation_id, version.is_valid, version.judged.supersedes),
+                *(version.judged.evaluation, version.judged.sample, version.judged.cost_usd),
                 version.notices,
             )
             for version in answer.versions

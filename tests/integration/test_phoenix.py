@@ -27,16 +27,9 @@ from tests.unit.traces.builders import a_record, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
 NAMES = (
-    "haystack.haystack-hybrid",
-    "langfuse.langfuse-langchain",
-    "llamaindex.llamaindex",
-    "openinference.langchain",
-    "openinference.langchain-agent",
-    "openinference.two-services",
-    "openllmetry.chroma",
-    "otel-genai.openai-chat",
-    "ragtrace.openai-chat",
-    "vercel.generate",
+    *("haystack.haystack-hybrid", "langfuse.langfuse-langchain", "llamaindex.llamaindex"),
+    *("openinference.langchain", "openinference.langchain-agent", "openinference.two-services"),
+    *("openllmetry.chroma", "otel-genai.openai-chat", "ragtrace.openai-chat", "vercel.generate"),
 )
 _SECOND_NS = 10**9
 _numbers = count(time.time_ns() % 10**12 * 1_000)

@@ -28,13 +28,8 @@ from tests.rag_spans import rag_trace
 from tests.unit.traces.recordings import all_recordings
 
 NAMES = (
-    "langfuse.langfuse-langchain",
-    "llamaindex.llamaindex",
-    "openinference.langchain",
-    "openinference.two-services",
-    "openllmetry.chroma",
-    "ragtrace.openai-chat",
-    "vercel.generate",
+    *("langfuse.langfuse-langchain", "llamaindex.llamaindex", "openinference.langchain"),
+    *("openinference.two-services", "openllmetry.chroma", "ragtrace.openai-chat", "vercel.generate"),
 )
 """Recordings of no longer strings than Tempo keeps."""
 

@@ -373,13 +373,9 @@ def test_a_call_that_was_captured_whole_will_be_judged(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Refunds take 30 days.\n")
     for line in (
-        "without the doctor, spans go to http://localhost:4999",
-        "3 spans: ragtrace 3",
-        "question  25 characters",
-        "context   1 chunk, 21 characters",
-        "answer    21 characters",
-        "this will be judged",
-        "1 trace, 1 RAG call, of which 1 will be judged",
+        *("without the doctor, spans go to http://localhost:4999", "3 spans: ragtrace 3"),
+        *("question  25 characters", "context   1 chunk, 21 characters", "answer    21 characters"),
+        *("this will be judged", "1 trace, 1 RAG call, of which 1 will be judged"),
     ):
         assert line in done.stdout
 
@@ -469,10 +465,7 @@ def test_an_application_that_crashes_is_told_and_what_it_sent_still_counts(tmp_p
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (
-            ("--app", "no-such-program app.py"),
-            "'no-such-program' cannot be started (No such file",
-        ),
+        (("--app", "no-such-program app.py"), "'no-such-program' cannot be started (No such file"),
         (("--app", "python 'app.py"), "No closing quotation"),
         (("--app", "true", "--to", "http://localhost:4317"), "--to"),
         (("--for", "30s"), "--app"),

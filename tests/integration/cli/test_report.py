@@ -143,35 +143,9 @@ def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_
 
 
 @pytest.mark.slow
-def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:
-    calibration = {
-        "version": 1,
-        "provider": "openai",
-        "model": "gpt-4o-mini",
-        "form": "json",
-        "threshold": 0.5,
-        "measured_on": {
-            "files": ["labeled.jsonl"],
-            "answers": 250,
-            "claims": 900,
-            "balanced_accuracy": 0.9,
-            "answer_errors": {
-                "sensitivity": {"right": 190, "of": 200},
-                "specificity": {"right": 45, "of": 50},
-            },
-        },
-    }
-    file = tmp_path / "judge.json"
-    file.write_text(json.dumps(calibration))
-    (metric,) = as_json("--from", stored, "--calibration", str(file))["all"]["metrics"]
-    assert metric["corrected_pass_rate"]["value"] == pytest.approx((0.75 + 0.9 - 1) / 0.85)
-    told = run("report", "--from", stored, "--calibration", str(file))
-    assert "190 of 200 answers that people support" in " ".join(told.stdout.split())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("people", "corrected"), [(40, True), (29, False)])
-def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: int, corrected: bool) -> None:
+def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
+    people = 40
+    corrected = True
     traces = [judged_trace(number, 0.9) for number in range(people)]
     label = {0: VerdictLabel.CONTRADICTED}
 

@@ -416,19 +416,10 @@ async def test_a_classic_address_is_asked_as_the_sdk_asks_it(
 
 
 async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Strict) -> None:
-    assert (
-        await ask(
-            open_judge(
-                "azure:gpt",
-                environ={
-                    "AZURE_OPENAI_ENDPOINT": f"{azure.url}/openai/v1/",
-                    "AZURE_OPENAI_API_KEY": "s3cret",
-                },
-            )
-        )
-        == "hm"
-    )
-    async with openai.AsyncOpenAI(base_url=f"{azure.url}/openai/v1/", api_key="s3cret") as sdk:
+    url = f"{azure.url}/openai/v1/"
+    environ = {"AZURE_OPENAI_ENDPOINT": url, "AZURE_OPENAI_API_KEY": "s3cret"}
+    assert await ask(open_judge("azure:gpt", environ=environ)) == "hm"
+    async with openai.AsyncOpenAI(base_url=url, api_key="s3cret") as sdk:
         await sdk.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "?"}])
     ours, theirs = azure.asked
     assert seen(ours) == seen(theirs) == ("/openai/v1/chat/completions", {}, None, "Bearer s3cret")

@@ -98,18 +98,8 @@ def test_a_whole_run_ends_with_an_outcome_for_each_record(base_url: str, tmp_pat
     )
     run = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "ragtrace.cli",
-            "evaluate",
-            cases,
-            "--judge",
-            SPEC,
-            "--base-url",
-            base_url,
-            "--set",
-            f"judge.timeout={PATIENCE_S}s",
-            "--json",
+            *(sys.executable, "-m", "ragtrace.cli", "evaluate", cases, "--judge", SPEC),
+            *("--base-url", base_url, "--set", f"judge.timeout={PATIENCE_S}s", "--json"),
         ],
         capture_output=True,
         text=True,

@@ -119,34 +119,16 @@ def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scr
 _pieces = st.sampled_from(
     [
         *(
-            '{"verdicts": [',
-            "]}",
-            "{",
-            "}",
-            "[",
-            ",",
-            '"id": 1',
-            '"id": 2',
-            '"id": 4',
-            '"chunks": [1]',
-            "NaN",
+            *('{"verdicts": [', "]}", "{", "}", "[", ",", '"id": 1', '"id": 2', '"id": 4'),
+            *('"chunks": [1]', "NaN"),
         ),
         *(
-            '"quote": "Refunds take 14 days."',
-            '"label": "supported"',
-            '"label": "no"',
-            '"reason": ""',
-            "1e999",
+            *('"quote": "Refunds take 14 days."', '"label": "supported"', '"label": "no"'),
+            *('"reason": ""', "1e999"),
         ),
         *(
-            numbered(1, 2, 3)[14:-2],
-            numbered(1)[14:-2],
-            "```json\n",
-            "```",
-            "<think>",
-            "</think>",
-            "null",
-            "-1",
+            *(numbered(1, 2, 3)[14:-2], numbered(1)[14:-2], "```json\n", "```", "<think>", "</think>"),
+            *("null", "-1"),
         ),
     ]
 )
