@@ -461,7 +461,7 @@ def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(tmp
 
 def stored(folder: Path, answers: int) -> Path:
     file = folder / "traces.jsonl"
-    file.write_text("".join(f"{encode_json(rag_trace(each, answer=ANSWER))}\n" for each in range(answers)))
+    file.write_text("".join(f"{encode_json(rag_spans(each, answer=ANSWER))}\n" for each in range(answers)))
     return file
 
 
@@ -843,7 +843,7 @@ def test_at_the_limit_nothing_more_is_begun_and_what_is_left_is_told(spending: A
     assert (report["judged"], report["left"], report["sent"]) == (4, PAID_ANSWERS - 4, 4)
     assert report["judged"] + report["left"] == report["records"]
     assert "9 of 9 calls are spent, and the next request may take 1" in said
-    assert f"{ANSWERS - 4} answers left" in said
+    assert f"{PAID_ANSWERS - 4} answers left" in said
     assert "--resume" in said
 
 
@@ -962,7 +962,7 @@ def batch_source(tmp_path: Path) -> Path:
 def batched(server: BatchServer, batch_source: Path, *more: str) -> tuple[str, ...]:
     progress = batch_source.with_name("progress.db")
     return (
-        *("backfill", "--from", f"otlp-file:{source}", "--to", server.url.removesuffix("/v1")),
+        *("backfill", "--from", f"otlp-file:{batch_source}", "--to", server.url.removesuffix("/v1")),
         *("--progress", str(progress), "--judge", "openai:gpt-4o-mini", "--base-url", server.url),
         *("--batch", "--batch-poll", "0.05", "--yes", *more),
     )
@@ -995,7 +995,7 @@ def test_batches_judge_as_the_live_judge_does_at_half_its_price(
     live = batch_source.with_name("live.jsonl")
     with running_gullible_model() as url:
         judge = ("--judge", "openai:gpt-4o-mini", "--base-url", url, "--yes")
-        run("backfill", "--from", f"otlp-file:{source}", "--to", f"otlp-file:{live}", *judge)
+        run("backfill", "--from", f"otlp-file:{batch_source}", "--to", f"otlp-file:{live}", *judge)
     written = [encode(decode_json(line)) for line in live.read_text("utf-8").splitlines()]
     assert carrier_ids(written) == carrier_ids(server.exports)
 
@@ -1071,6 +1071,6 @@ def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer
     ids=["lexical", "second judge", "too many live"],
 )
 def test_what_cannot_be_is_said_at_once(batch_source: Path, args: tuple[str, ...], told: str) -> None:
-    refused = run("backfill", "--from", f"otlp-file:{source}", "--to", "otlp-file:out.jsonl", *args)
+    refused = run("backfill", "--from", f"otlp-file:{batch_source}", "--to", "otlp-file:out.jsonl", *args)
     assert refused.exit_code != 0
     assert told in re.sub(r"\s+", " ", refused.output)

@@ -219,7 +219,7 @@ def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     path = write(tmp_path / "many.jsonl", *(record(str(number)) for number in range(2_000)))
-    with start("evaluate", path, "--judge", "lexical", *()) as program:
+    with start("evaluate", path, "--judge", "lexical") as program:
         assert program.stdout is not None
         assert program.stderr is not None
         assert program.stdout.readline()

@@ -314,6 +314,7 @@ def evaluate(folder: Path, judge: str, **environ: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.slow
+@pytest.mark.night  # two processes
 def test_a_model_of_the_hub_is_downloaded_once_and_only_the_files_it_needs(tmp_path: Path) -> None:
     folder = Verifier().write(tmp_path / "there", file="onnx/model.onnx")
     Verifier().write(folder, file="onnx/model_fp16.onnx")
