@@ -438,7 +438,6 @@ def test_the_line_never_wraps(gauge: Gauge, width: int) -> None:
 
 @pytest.mark.slow
 def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(tmp_path: Path) -> None:
-    is_piped = False
     answers = 5
     with running_judge(REPLIES) as judge:
         to = (
@@ -448,15 +447,14 @@ def test_on_a_terminal_the_line_stands_below_outcomes_that_it_does_not_break(tmp
             f"otlp-file:{tmp_path / 'out.jsonl'}",
         )
         asked = ("--judge", "openai:gpt-4o-mini", "--base-url", judge.base_url, "--max-cost", "5", "--yes")
-        shown = OnTerminal(("backfill", *to, *asked), is_piped=is_piped)
-        piped = shown.finish()
+        shown = OnTerminal(("backfill", *to, *asked))
+        shown.finish()
     assert shown.process.returncode == 0, shown.drawn
     assert re.search(r"judged · |\d of \d", shown.drawn)
     assert "of $5.00" in shown.drawn
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", piped if is_piped else shown.drawn)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.drawn)
     rows = re.findall(r"([0-9a-f]{32})   0\.\d\d  (?:pass|fail)", plain)
     assert rows == [trace_id_of(each) for each in range(answers)]
-    assert "\x1b" not in piped
 
 
 def stored(folder: Path, answers: int) -> Path:
@@ -659,11 +657,10 @@ def test_people_are_told_what_a_pilot_found_and_the_run_says_it_before_it_goes_o
 
 @pytest.mark.slow
 def test_the_limit_of_a_run_holds_with_its_pilot(traces: Path, tmp_path: Path) -> None:
-    limit = 8
     out = tmp_path / "out"
     args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{out}", "--judge", "lexical", "--pilot", "5")
-    run("backfill", *args, "--limit", str(limit))
-    assert len(out.read_text().splitlines()) == limit
+    run("backfill", *args, "--limit", "8")
+    assert len(out.read_text().splitlines()) == 8
 
 
 CTRL_C = "\x03"
@@ -719,7 +716,7 @@ def until(leader: int, text: str | None, *, again: str = "") -> str:
     return shown.decode()
 
 
-async def store(jaeger: Jaeger, number: int) -> str:
+async def sent_to(jaeger: Jaeger, number: int) -> str:
     sink = open_sink(jaeger.otlp_http)
     await sink.send(encode(rag_trace(number, WRONG).spans))
     await sink.aclose()
@@ -730,7 +727,7 @@ async def test_a_stored_answer_gets_its_verdict_once_and_without_a_warning(
     jaeger: Jaeger, tmp_path: Path
 ) -> None:
     (tmp_path / "script.json").write_text("{}")
-    stored = await store(jaeger, 0xBF)
+    stored = await sent_to(jaeger, 0xBF)
     await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
     args = (
         *("backfill", "--from", f"jaeger:{jaeger.query_url}", "--trace-id", stored),
@@ -747,7 +744,7 @@ async def test_a_stored_answer_gets_its_verdict_once_and_without_a_warning(
 
 
 async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path: Path) -> None:
-    stored, page = await store(jaeger, 0xDF), tmp_path / "report.html"
+    stored, page = await sent_to(jaeger, 0xDF), tmp_path / "report.html"
     await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
     source = ("--from", f"jaeger:{jaeger.query_url}/", "--trace-id", stored)
     into = ("--to", f"otlp-file:{tmp_path / 'verdicts'}", "--out", str(page))
@@ -757,7 +754,7 @@ async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path
 
 
 @pytest.fixture
-def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+def scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     monkeypatch.setenv("LANGFUSE_KEYS", "cGstbGYtMTpzay1sZi0y")
     source = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, RIGHT), rag_trace(1, WRONG)])
     (tmp_path / "script.json").write_text("{}")
@@ -768,10 +765,10 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     )
 
 
-def test_keys_are_tried_then_each_answer_gets_its_score_once(args: tuple[str, ...]) -> None:
+def test_keys_are_tried_then_each_answer_gets_its_score_once(scoring: tuple[str, ...]) -> None:
     with http_server(lambda _: HttpAnswer(body=b'{"id":"1"}')) as server:
         to = ("--to", f"langfuse:{server.url}")
-        (first,), (second,) = json_lines(run(*args, *to).stdout), json_lines(run(*args, *to).stdout)
+        (first,), (second,) = json_lines(run(*scoring, *to).stdout), json_lines(run(*scoring, *to).stdout)
     assert (first["sent"], second["sent"], second["already_evaluated"]) == (2, 0, 2)
     (tried, *sent), _ = server.requests[:3], server.requests[3]
     assert tried[0] == "/api/public/projects"
@@ -780,17 +777,17 @@ def test_keys_are_tried_then_each_answer_gets_its_score_once(args: tuple[str, ..
     assert "cGstbGYtMTpz" not in json.dumps(first)
 
 
-def test_wrong_keys_are_told_before_anything_is_judged(args: tuple[str, ...]) -> None:
+def test_wrong_keys_are_told_before_anything_is_judged(scoring: tuple[str, ...]) -> None:
     with http_server(lambda _: HttpAnswer(status=401)) as server:
-        result = run(*args, "--to", f"langfuse:{server.url}")
+        result = run(*scoring, "--to", f"langfuse:{server.url}")
     assert result.exit_code == 1
     assert "answered 401" in result.stderr
     assert len(server.requests) == 1
 
 
-def test_a_log_store_is_tried_then_gets_the_records_of_each_answer(args: tuple[str, ...]) -> None:
+def test_a_log_store_is_tried_then_gets_the_records_of_each_answer(scoring: tuple[str, ...]) -> None:
     with http_server(lambda _: HttpAnswer()) as server:
-        (told,) = json_lines(run(*args, "--to", f"logs:{server.url}/otlp").stdout)
+        (told,) = json_lines(run(*scoring, "--to", f"logs:{server.url}/otlp").stdout)
     requests = [ExportLogsServiceRequest.FromString(body) for _, _, body in server.requests]
     assert {path for path, _, _ in server.requests} == {"/otlp/v1/logs"}
     records = [

@@ -11,9 +11,8 @@ import socket
 import ssl
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,11 +20,10 @@ from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
 from ragtrace.traces.otlp import decode_json, encode_json
-from ragtrace_collector.config import CollectorConfig, parse_config
+from ragtrace_collector.config import parse_config
 from ragtrace_collector.judge import open_evaluator
 from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
-from tests.gullible_model import running_gullible_model
 from tests.integration.cli.program import Result, json_lines, run, start
 from tests.integration.collector.certificates import Authority
 from tests.integration.collector.paid_judge import PAID, paid, prices
@@ -326,10 +324,9 @@ def test_people_see_each_record_with_a_row_a_metric_and_each_fault_once(many: st
 
 
 def test_a_gate_knows_which_way_a_metric_is_good(many: str) -> None:
-    code = 1
     result = run("evaluate", many, "--judge", "scripted", "--metrics", "hallucination", "--fail-under", "0.6")
-    assert result.exit_code == code
-    assert ("must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr) is bool(code)
+    assert result.exit_code == 1
+    assert "must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr
 
 
 ROW = {
@@ -407,14 +404,9 @@ WRONG_LEXICAL = [
 ]
 FACT = "Orders are shipped within four working days of payment."
 MARKED = [
-    *(
-        *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)"),
-        *("(Source: terms.pdf, p. 31)", "(S. 44)"),
-    ),
-    *(
-        *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812", "[^5]"),
-        *("<sup>6</sup>", "(Quelle: AGB, Seite 8)"),
-    ),
+    *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)"),
+    *("(Source: terms.pdf, p. 31)", "(S. 44)", "(Quelle: AGB, Seite 8)", "[^5]", "<sup>6</sup>"),
+    *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812"),
 ]
 
 
@@ -454,8 +446,7 @@ def test_another_number_never_passes(tmp_path: Path) -> None:
 
 
 def test_marks_of_sources_and_numbers_of_steps_are_no_facts(tmp_path: Path) -> None:
-    first = "Step 1: "
-    answers = [f"{first}{FACT.rstrip('.')} {mark}." for mark in MARKED]
+    answers = [f"Step 1: {FACT.rstrip('.')} {mark}." for mark in MARKED]
     ends = judged(tmp_path, [(FACT, answer) for answer in answers])
     assert [answer for answer, end in zip(answers, ends, strict=True) if end != "pass"] == []
 
@@ -480,15 +471,8 @@ async def test_a_line_a_record_says_what_the_peer_reports(tmp_path: Path) -> Non
     rows = [case.row for case in FAITHFUL]
     replies = [reply for case in FAITHFUL for reply in case.replies]
     cases = write(tmp_path / "cases.jsonl", *rows)
-    result = await run_at(
-        PeerEndpoint(replies=replies),
-        cases,
-        "--profile",
-        "deepeval-4",
-        "--peer-prompts",
-        "--concurrency",
-        "1",
-    )
+    options = ("--profile", "deepeval-4", "--peer-prompts", "--concurrency", "1")
+    result = await run_at(PeerEndpoint(replies=replies), cases, *options)
     assert result.exit_code == 1  # one of them is an error
     said = [(line["id"], line["compat_status"], line["compat_score"]) for line in json_lines(result.stdout)]
     assert said == [(c.case["id"], c.status, pytest.approx(c.expected["score"])) for c in FAITHFUL]
@@ -530,12 +514,6 @@ async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
         at = ("--judge", "openai:m", "--base-url", endpoint.url)
         shown = await asyncio.to_thread(run, "evaluate", *arguments, *at)
     assert f"    reason        {reason}" in [line.rstrip() for line in shown.stdout.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_gullible_model() as served:
-        yield served
 
 
 NEXT = "The answer names the next step"
@@ -631,13 +609,8 @@ def test_a_criterion_is_a_setting_that_carriers_name_even_without_texts(
     tmp_path: Path, content: bool
 ) -> None:
     source, out = tmp_path / "traces.jsonl", tmp_path / "out.jsonl"
-    source.write_text(
-        encode_json(
-            rag_trace(
-                0, question="How long do refunds take?", answer="Refunds take 14 days. Then call the shop."
-            )
-        )
-    )
+    spans = rag_trace(0, question="How long do refunds take?", answer=str(ROW_CRITERIA["answer"]))
+    source.write_text(encode_json(spans))
     asked = ("--criterion", f"next_step={NEXT}", "--set", f"attach.content={str(content).lower()}")
     places = ("--from", f"otlp-file:{source}", "--to", f"otlp-file:{out}")
     assert run("backfill", *places, "--judge", judge_of_criteria(tmp_path), *asked).exit_code == 0
@@ -658,14 +631,14 @@ def test_what_is_about_claims_is_refused_for_criteria(tmp_path: Path) -> None:
     assert "`criteria` need an `answer`, and no `claims` beside them" in result.stderr
 
 
+WRONG_DAYS = "Refunds take 30 days."
 ROW_CARD = {"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": "Refunds take 14 days."}
 
 
-def a_card(path: Path, *, auc: float, model: str = "scripted") -> str:
-    measured = CardSet(
-        name="mine.jsonl", digest="ab" * 8, auc=CardFigure(value=auc), floor_auc=CardFigure(value=0.7)
-    )
-    JudgeCard(provider="scripted", model=model, date="2026-11-23", sets=[measured]).write(path)
+def a_card(path: Path, *, auc: float, **figures: CardFigure) -> str:
+    known = {"auc": CardFigure(value=auc), "floor_auc": CardFigure(value=0.7), **figures}
+    measured = CardSet(name="mine.jsonl", digest="ab" * 8, **known)
+    JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(path)
     return str(path)
 
 
@@ -693,36 +666,21 @@ def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
 
 
 def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(tmp_path: Path) -> None:
-    label = "unsupported"
-    cases, script, card = (tmp_path / name for name in ("cases.jsonl", "script.json", "card.json"))
-    cases.write_text(json.dumps({**ROW_CARD, "answer": "Refunds take 30 days."}))
-    verdict = {
-        "label": "contradicted",
-        "chunks": [1],
-        "quote": ROW_CARD["contexts"][0],
-        "reason": "14, not 30",
-    }
-    script.write_text(json.dumps({"claims": {"Refunds take 30 days.": verdict}}))
-    measured = CardSet(
-        name="mine.jsonl",
-        digest="ab" * 8,
-        auc=CardFigure(value=0.9),
-        floor_auc=CardFigure(value=0.7),
-        contradicted_precision=CardFigure(value=0.4),
-    )
-    JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(card)
-    judged = ("evaluate", str(cases), "--judge", f"scripted:{script}", "--json")
+    cases, script = write(tmp_path / "c.jsonl", {**ROW_CARD, "answer": WRONG_DAYS}), tmp_path / "script.json"
+    card = a_card(tmp_path / "card.json", auc=0.9, contradicted_precision=CardFigure(value=0.4))
+    said = {"label": "contradicted", "chunks": [1], "quote": "Refunds take 14 days.", "reason": "14, not 30"}
+    script.write_text(json.dumps({"claims": {WRONG_DAYS: said}}))
+    judged = ("evaluate", cases, "--judge", f"scripted:{script}", "--json")
     (plain,) = json_lines(run(*judged).stdout)
-    (line,) = json_lines(run(*judged, "--set", f"judge.card={card!s}").stdout)
+    (line,) = json_lines(run(*judged, "--set", f"judge.card={card}").stdout)
     [found] = line["verdicts"]
-    assert found["label"] == label
+    assert found["label"] == "unsupported"
     assert found["quote_verified"], "the evidence stays"
     assert "14, not 30" in found["reason"]
-    assert (line["evaluator_version"] == plain["evaluator_version"]) == (label == "contradicted")
-    (hallucination,) = json_lines(
-        run(*judged, "--metrics", "hallucination", "--set", f"judge.card={card!s}").stdout
-    )
-    assert (hallucination["score"] is None) == (label == "unsupported"), "an absence of them means nothing"
+    assert line["evaluator_version"] != plain["evaluator_version"]
+    of_contradictions = ("--metrics", "hallucination", "--set", f"judge.card={card}")
+    (hallucination,) = json_lines(run(*judged, *of_contradictions).stdout)
+    assert hallucination["score"] is None, "an absence of them means nothing"
 
 
 REPLY = json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]})
@@ -742,15 +700,10 @@ async def evaluate(rain: str, *arguments: str, endpoint: PeerEndpoint, model: st
         return await asyncio.to_thread(run, "evaluate", rain, *named, "--json", *arguments)
 
 
-def line_of(result: Result) -> dict[str, Any]:
-    [line] = json_lines(result.stdout)
-    return line
-
-
 @pytest.mark.slow
 async def test_a_line_says_what_its_tokens_cost(rain: str, tmp_path: Path) -> None:
     result = await evaluate(rain, endpoint=PeerEndpoint(replies=[REPLY]))
-    line = line_of(result)
+    [line] = json_lines(result.stdout)
     assert (line["score"], line["calls"]) == (1.0, 1)
     assert line["cost_usd"] == pytest.approx((10 * 0.15 + 5 * 0.60) / 1e6)
     assert "1 call to gpt-4o-mini: 10 + 5 tokens, $0.0000 at the prices of" in result.stderr
@@ -763,14 +716,11 @@ async def test_with_a_cache_the_second_run_asks_nothing(rain: str, tmp_path: Pat
     server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     named = ("--metrics", "context_precision", "--judge", "openai:gpt-4o-mini", "--base-url", url)
-    lines = [
-        line_of(await asyncio.to_thread(run, "evaluate", rain, *named, "--json", "--cache")) for _ in "ab"
-    ]
+    asked = ("evaluate", rain, *named, "--json", "--cache")
+    lines = [json_lines((await asyncio.to_thread(run, *asked)).stdout)[0] for _ in "ab"]
     server.close()
-    assert [(line["score"], line["calls"], line["cost_usd"] > 0) for line in lines] == [
-        (1.0, 1, True),
-        (1.0, 0, False),
-    ]
+    told = [(line["score"], line["calls"], line["cost_usd"] > 0) for line in lines]
+    assert told == [(1.0, 1, True), (1.0, 0, False)]
     assert len(endpoint.asked) == 1
     kept = tmp_path / "cache" / "ragtrace" / "judge.db"
     assert stat.S_IMODE(await asyncio.to_thread(lambda: kept.stat().st_mode)) == 0o600
@@ -778,24 +728,14 @@ async def test_with_a_cache_the_second_run_asks_nothing(rain: str, tmp_path: Pat
 
 @pytest.mark.slow
 async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(rain: str, tmp_path: Path) -> None:
-    as_of = "2001-01-01"
     prices = tmp_path / "prices.toml"
-    prices.write_text(f"as_of = {as_of}\n[openai]\nqwen = {{input = 1, output = 1}}")
-    endpoint = PeerEndpoint(replies=[REPLY])
-    result = await evaluate(
-        rain,
-        "--set",
-        f"judge.prices={prices}",
-        "--set",
-        "judge.second=openai:qwen",
-        endpoint=endpoint,
-        model="qwen",
-    )
+    prices.write_text("as_of = 2001-01-01\n[openai]\nqwen = {input = 1, output = 1}")
+    settings = ("--set", f"judge.prices={prices}", "--set", "judge.second=openai:qwen")
+    result = await evaluate(rain, *settings, endpoint=PeerEndpoint(replies=[REPLY]), model="qwen")
     assert result.stderr.count("warning: the price of qwen was looked up on") == 1
 
 
-REPLY_ENDPOINTS = completion(json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]}))
-EXPORT = "export: [{endpoint: 'http://localhost:4317'}]\n"
+REPLY_ENDPOINTS = completion(REPLY)
 
 
 @pytest.fixture
@@ -879,15 +819,15 @@ async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: 
         assert strict.last.headers["x-key"] == "header-secret"
 
 
-def configured(judge: str, environ: dict[str, str] | None = None) -> CollectorConfig:
-    return parse_config(f"{EXPORT}judge: {judge}\n", where="my.yaml", environ=environ or {})
-
-
 async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> None:
     async with serving_strict(Strict(answer=completion("hm"))) as other:
-        config = configured(
-            f"{{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}}, extra_body: {{a: 1}},"
-            f" second: {{use: 'openai:n', base_url: '{other.url}'}}}}"
+        config = parse_config(
+            "export: [{endpoint: 'http://localhost:4317'}]\n"
+            f"judge: {{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}},"
+            f" extra_body: {{a: 1}},"
+            f" second: {{use: 'openai:n', base_url: '{other.url}'}}}}",
+            where="my.yaml",
+            environ={},
         )
         async with open_evaluator(config) as judging:
             assert judging.evaluator.second_judge is not None
@@ -996,10 +936,9 @@ def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
     assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: Files, suffix: str) -> None:
+def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: Files) -> None:
     files.script({"error": "judge_refused"})
-    result = run(*files.backfill("--out", str(files.folder / "nowhere" / f"r{suffix}")))
+    result = run(*files.backfill("--out", str(files.folder / "nowhere" / "r.html")))
     assert result.exit_code == 2
     assert "nowhere" in result.stderr
     assert "No such file or directory" in result.stderr

@@ -16,7 +16,16 @@ from onnx.external_data_helper import set_external_data
 from ragtrace import evaluate_sync
 from ragtrace.errors import ConfigError
 from ragtrace.judge import open_judge
-from ragtrace.model import Chunk, Evaluation, MetricFailure, RagRecord, Verdict, VerdictLabel
+from ragtrace.model import (
+    Chunk,
+    Evaluation,
+    MetricFailure,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    Verdict,
+    VerdictLabel,
+)
 from ragtrace.testing import check_judge
 from tests.integration.cli.program import COMMAND
 from tests.integration.judge.model_hub import model_hub
@@ -110,6 +119,12 @@ def test_verdicts_do_not_depend_on_the_batch_or_the_threads(tmp_path: Path) -> N
     )
     assert first == second
     assert len(first) == 4
+
+
+def test_an_answer_that_the_model_is_undecided_about_never_passes(tmp_path: Path) -> None:
+    [outcome] = judged(Verifier().write(tmp_path), REFUNDS, settings="?supported=0.99").outcomes
+    assert isinstance(outcome, MetricResult)
+    assert (outcome.score, outcome.skip_reason) == (None, SkipReason.ALL_UNJUDGED)
 
 
 def test_a_chunk_that_writes_the_marks_of_the_tokenizer_does_not_end_the_passage(tmp_path: Path) -> None:

@@ -349,9 +349,7 @@ async def test_a_server_that_wants_a_number_gets_one(endpoint: Any, judge: OpenA
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [likely(None), rejection("logprobs is not supported")],
-    ids=["without", "refused"],
+    "answer", [likely(None), rejection("logprobs is not supported")], ids=["without", "refused"]
 )
 async def test_a_server_without_likelihoods_is_found_out_once(
     answer: Any, endpoint: Any, judge: OpenAICompatibleJudge
