@@ -107,12 +107,11 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["http", "grpc"])
 
 @PROTOCOLS
 async def test_search_in_jaeger_finds_every_trace_whatever_its_limit(jaeger: Jaeger, protocol: str) -> None:
-    limit = 3
-    service, now_ns = f"windows-{protocol}-{limit}", time.time_ns()
+    service, now_ns = f"windows-{protocol}", time.time_ns()
     sent = send_some(jaeger.otlp_http, service=service, number=40, first_ns=now_ns - 3_600 * 10**9)
     eventually(lambda: len(jaeger.search(service)) == len(sent), what="the traces in Jaeger")
     query = TraceQuery(since_ns=now_ns - 7_200 * 10**9, until_ns=now_ns, service=service)
-    found = await search_ids(jaeger_reader(jaeger, protocol, traces_at_once=limit), query)
+    found = await search_ids(jaeger_reader(jaeger, protocol, traces_at_once=3), query)
     assert sorted(found) == sorted(sent)
 
 
@@ -134,14 +133,13 @@ async def test_jaeger_searches_by_operation_and_tag(jaeger: Jaeger, protocol: st
 
 
 async def test_search_in_tempo_finds_every_trace_whatever_its_limit(tempo: Tempo) -> None:
-    limit = 3
-    service, now_ns = f"windows-{limit}", time.time_ns()
+    service, now_ns = "windows", time.time_ns()
     sent = send_some(tempo.otlp_http, service=service, number=30, first_ns=now_ns - 60 * 10**9)
     query = TraceQuery(since_ns=now_ns - 90 * 10**9, until_ns=now_ns + 10**9, service=service)
     ql = f'{{ resource.service.name = "{service}" }}'
     span = {"start_s": query.since_ns // 10**9, "end_s": query.until_ns // 10**9, "limit": 100}
     eventually(lambda: len(tempo.search(ql, **span)) == len(sent), what="the traces in Tempo")
-    found = await search_ids(TempoReader(tempo.url, traces_at_once=limit), query)
+    found = await search_ids(TempoReader(tempo.url, traces_at_once=3), query)
     assert sorted(found) == sorted(sent)
 
 

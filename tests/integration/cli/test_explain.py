@@ -59,8 +59,7 @@ def test_gaps_and_traces_without_a_record_are_explained(traces: Path) -> None:
 
 
 def test_lines_are_wrapped_to_the_columns_there_are(traces: Path) -> None:
-    columns = 60
-    assert max(map(len, run("explain", str(traces), columns=columns).stdout.splitlines())) <= columns
+    assert max(map(len, run("explain", str(traces), columns=60).stdout.splitlines())) <= 60
 
 
 def test_machines_get_a_line_a_trace(traces: Path) -> None:
@@ -154,7 +153,7 @@ async def append(path: Path, *keys: str, trace: Trace) -> None:
 
 
 def explained(*args: str, columns: int = 200) -> dict[str, Any]:
-    result = run("explain", *args, "--json", columns=columns)
+    result = run("explain", *args, "--json", columns=60)
     assert result.exit_code == 0, result.stderr
     (trace,) = json_lines(result.stdout)
     return trace

@@ -145,16 +145,14 @@ def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_
 @pytest.mark.slow
 def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
     people = 40
-    corrected = True
     traces = [judged_trace(number, 0.9) for number in range(people)]
-    label = {0: VerdictLabel.CONTRADICTED}
 
     async def review() -> None:
         file = ReviewFile(tmp_path / "reviews.db")
         for number, spans in enumerate(traces):
             answer = summary_of(spans[-1])
             assert answer is not None
-            said = label.get(number % 4, VerdictLabel.SUPPORTED)
+            said = VerdictLabel.SUPPORTED if number % 4 else VerdictLabel.CONTRADICTED
             await file.add(
                 [replace(REVIEW, key=answer.key, label=said, picked=ReviewPick.RANDOM)], record=RECORD
             )
@@ -164,9 +162,7 @@ def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
     place = file_of(tmp_path / "traces.jsonl", *traces)
     reviewed = as_json("--from", place, "--reviews", str(tmp_path / "reviews.db"))["reviewed"]
     assert reviewed["answers"] == people
-    assert (reviewed["pass_rate"] is not None) is corrected
-    if corrected:
-        assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
+    assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
     told = run("report", "--from", place, "--reviews", str(tmp_path / "reviews.db"))
     assert f"{people} answers reviewed in random order" in " ".join(told.stdout.split())
 

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,63 +69,37 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(stor
     assert "to http://jaeger:4318: rejected: too large" in told
 
 
-async def judge_twice(store: Store, *, supersedes: str) -> None:
+async def judge_twice(store: Store) -> None:
     """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
-    said = ((FIRST, "", "lexical:lexical-v4", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
-    for number, (carrier, replaced, judge_name, label) in enumerate(said):
-        summary = AnswerSummary(
-            key=AnswerKey(TRACE, ANSWER, "acme"),
-            carrier_span_id=carrier,
-            supersedes=replaced,
-            time_ns=SECOND_NS,
-            judged_ns=2 * SECOND_NS + number,
-            judge=judge_name,
-            label=label,
-        )
+    said = ((FIRST, "lexical:lexical-v4", Label.PASS), (SECOND, "openai:m", Label.FAIL))
+    for number, (carrier, name, label) in enumerate(said):
+        key, judged_ns = AnswerKey(TRACE, ANSWER, "acme"), 2 * SECOND_NS + number
+        times = {"time_ns": SECOND_NS, "judged_ns": judged_ns}
+        summary = AnswerSummary(key=key, carrier_span_id=carrier, judge=name, label=label, **times)
         await receive(store, request_of(*rag_trace(0)))
-        job = Job(
-            trace_id=TRACE,
-            span_id=ANSWER,
-            sample=SAMPLE,
-            tenant="acme",
-            record_sha256=str(number),
-            revisions_left=1,
-        )
-        await store.decide_trace(
-            TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns(), slices=number + 1
-        )
-        (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
-        kept = KeptCarrier(summary=summary, payload=b"")
-        await store.finish(
-            leased,
-            State.JUDGED,
-            outbox_items={},
-            now_ns=time.time_ns(),
-            judged=JudgedInput(record_sha256=str(number), slices=number + 1),
-            kept=kept,
-        )
+        digest, slices, now_ns = str(number), number + 1, time.time_ns()
+        job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, tenant="acme", record_sha256=digest)
+        jobs = [replace(job, revisions_left=1)]
+        await store.decide_trace(TRACE, jobs=jobs, outcomes=[], keep_spans=True, now_ns=now_ns, slices=slices)
+        (leased,) = await store.take_jobs(1, now_ns=now_ns)
+        judged, kept = JudgedInput(digest, slices), KeptCarrier(summary=summary, payload=b"")
+        await store.finish(leased, State.JUDGED, outbox_items={}, now_ns=now_ns, judged=judged, kept=kept)
 
 
 async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Path) -> None:
-    """The pages of operations have no content, so that there claims are counted."""
-    where = "store"
     spans = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.", start_ns=time.time_ns())
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*spans))
         while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
-        address = {
-            "store": f"store:{tmp_path}/store.db",
-            "url": f"http://127.0.0.1:{collector.operations.port}",
-        }
-        result = await asyncio.to_thread(run, "why", TRACE, "--from", address[where])
+        result = await asyncio.to_thread(run, "why", TRACE, "--from", f"store:{tmp_path}/store.db")
     told = " ".join(result.output.split())
     assert "faithfulness 0.50 fail; 1 of 2 claims wrong" in told
-    assert ("unsupported: “Shipping takes 3 days.”" in told) is (where == "store")
+    assert "unsupported: “Shipping takes 3 days.”" in told
 
 
 async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store, path: Path) -> None:
-    await judge_twice(store, supersedes="")
+    await judge_twice(store)
     told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed: 1 of 2 valid evaluations pass it" in told
     assert "lexical:lexical-v4 says pass" in told

@@ -279,10 +279,9 @@ def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:
 
 
 def test_an_empty_chunk_supports_nothing(tmp_path: Path) -> None:
-    empty = " \n "
     folder = Verifier().write(tmp_path)
-    assert verdict_on(folder, REFUNDS, empty, REFUNDS).label is VerdictLabel.SUPPORTED
-    assert verdict_on(folder, REFUNDS, empty).label is VerdictLabel.UNSUPPORTED
+    assert verdict_on(folder, REFUNDS, " \n ", REFUNDS).label is VerdictLabel.SUPPORTED
+    assert verdict_on(folder, REFUNDS, " \n ").label is VerdictLabel.UNSUPPORTED
 
 
 @pytest.mark.parametrize(
