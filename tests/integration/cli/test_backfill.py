@@ -14,7 +14,6 @@ import select
 import signal
 import subprocess
 import termios
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,21 +23,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from ragtrace import semconv
 from ragtrace.backends import open_sink
 from ragtrace.backfill import Progress
-from ragtrace.budget import load_prices
-from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill_run import OVER_BUDGET, Gauge, bar_line
-from ragtrace.errors import ConfigError
-from ragtrace.model import JudgeIdentity, Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import decode, decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.cli.shared_budget import read_shared_budget
 from ragtrace_collector.ledger import State
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
@@ -51,7 +44,7 @@ from tests.batch_server import BatchServer, running_batch_server
 from tests.corpora import CORPORA, Corpus
 from tests.gullible_model import gullible_reply, running_gullible_model
 from tests.integration.cli.faulty_servers import DOWN, FaultyServer, faulty_tempo
-from tests.integration.cli.program import COMMAND, json_lines, run, run_quietly, start
+from tests.integration.cli.program import COMMAND, json_lines, run, run_quietly
 from tests.integration.cli.terminal import OnTerminal
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.patience import PATIENCE_S
@@ -206,31 +199,6 @@ def test_a_second_run_over_one_progress_file_pays_for_nothing(
     assert run("backfill", *args, "--progress", str(path)).exit_code == 0
 
 
-def test_a_damaged_progress_file_is_told_with_what_to_do(source: str, scripted: str, tmp_path: Path) -> None:
-    path = tmp_path / "progress.db"
-
-    async def fill() -> None:
-        for number in range(60):
-            await progress.keep(f"{number:032x}", "1" * 16, bytes(2_000))
-            await progress.sent(f"{number:032x}", "1" * 16)
-
-    with Progress(path) as progress:
-        asyncio.run(fill())
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(int(size * 0.4) // 4096 * 4096)
-        file.write(b"\xff" * 4096)
-    result = run(
-        "backfill", "--from", source, "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", scripted,
-        "--progress", str(path),
-    )  # fmt: skip
-    told = " ".join(result.stderr.split())
-    assert result.exit_code == 2, told
-    assert "the progress file" in told
-    assert "it is damaged: move it away, or restore a copy" in told
-    assert "Traceback" not in result.output
-
-
 ANSWERS = 8
 SINCE, UNTIL = "2025-10-09T08:53:20Z", "2025-10-09T08:53:40Z"  # START_NS, and twenty seconds later
 STORED = [rag_spans(number, start_ns=START_NS + number * 10**9) for number in range(ANSWERS)]
@@ -348,27 +316,6 @@ def test_after_a_server_was_down_for_long_the_rest_is_judged_once(search: Any, t
 
 
 @pytest.mark.slow
-def test_who_stops_a_run_does_not_wait_for_a_server_that_is_down(tmp_path: Path) -> None:
-    asked = threading.Event()
-    with faulty_tempo(STORED) as server:
-
-        def fault(path: str) -> HttpAnswer | None:
-            if len(server.paths) > 6:
-                asked.set()
-            return HttpAnswer(status=503) if len(server.paths) > 4 else None
-
-        server.fault = fault
-        to = ("--to", f"otlp-file:{tmp_path / 'out.jsonl'}", "--since", SINCE, "--until", UNTIL)
-        process = start("backfill", "--from", f"tempo:{server.url}", *to, "--judge", "lexical", "--json")
-        assert asked.wait(timeout=PATIENCE_S)
-        process.send_signal(signal.SIGINT)
-        output, said = process.communicate(timeout=PATIENCE_S)
-    (report,) = json_lines(output.decode())
-    assert (process.returncode, report["is_stopped"], report["sent"]) == (INTERRUPTED, True, 3)
-    assert "stopped; the same command with --resume continues from here" in said.decode()
-
-
-@pytest.mark.slow
 def test_a_trace_that_cannot_be_read_does_not_stop_the_others(search: Any, tmp_path: Path) -> None:
     with faulty_tempo(STORED) as server:
         server.fault = lambda path: DOWN if IDS[3] in path else None
@@ -418,22 +365,6 @@ def test_files_that_are_cut_off_or_no_otlp_are_told_and_the_rest_is_judged(
 )
 def test_the_line_tells_what_is_known(gauge: Gauge, line: str) -> None:
     assert bar_line(gauge, width=79) == line
-
-
-@given(
-    gauge=st.builds(
-        Gauge,
-        done=st.integers(0, 10**9),
-        total=st.none() | st.integers(0, 10**9),
-        share=st.none() | st.floats(-1, 2),
-        seconds=st.floats(0, 10**9),
-        spent=st.text(max_size=30),
-        waiting_for=st.integers(0, 10**6),
-    ),
-    width=st.integers(1, 200),
-)
-def test_the_line_never_wraps(gauge: Gauge, width: int) -> None:
-    assert len(bar_line(gauge, width=width)) <= width
 
 
 @pytest.mark.slow
@@ -522,14 +453,6 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     assert [(each["limit"], each["left"]) for each in json.loads(shown.stdout)["limits"]] == [
         ("month_calls", 0)
     ]
-
-
-def test_a_purse_in_dollars_wants_a_price_for_the_judge(config: Path) -> None:
-    config.write_text(config.read_text().replace("8 calls", "5 USD"))
-    budget = read_shared_budget(config)
-    budget.check(JudgeIdentity(provider="openai", model="gpt-4o-mini"), load_prices())
-    with pytest.raises(ConfigError, match="no price for openai:some-model"):
-        budget.check(JudgeIdentity(provider="openai", model="some-model"), load_prices())
 
 
 AMOUNTS = ("calls", "input_tokens", "output_tokens", "usd")
@@ -721,26 +644,6 @@ async def sent_to(jaeger: Jaeger, number: int) -> str:
     await sink.send(encode(rag_trace(number, WRONG).spans))
     await sink.aclose()
     return trace_id(number)
-
-
-async def test_a_stored_answer_gets_its_verdict_once_and_without_a_warning(
-    jaeger: Jaeger, tmp_path: Path
-) -> None:
-    (tmp_path / "script.json").write_text("{}")
-    stored = await sent_to(jaeger, 0xBF)
-    await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
-    args = (
-        *("backfill", "--from", f"jaeger:{jaeger.query_url}", "--trace-id", stored),
-        *("--to", jaeger.otlp_grpc, "--judge", f"scripted:{tmp_path / 'script.json'}", "--json"),
-    )
-    (first,) = json_lines((await asyncio.to_thread(run, *args)).stdout)
-    trace = await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=3)
-    (second,) = json_lines((await asyncio.to_thread(run, *args)).stdout)
-
-    assert (first["sent"], second["sent"], second["already_evaluated"]) == (1, 0, 1)
-    (carrier,) = [span for span in trace["spans"] if span["operationName"] == "evaluation fail"]
-    assert carrier["references"][0]["spanID"] == "0000000000000001"
-    assert [span["warnings"] for span in trace["spans"]] == [None, None, None]
 
 
 async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path: Path) -> None:

@@ -114,26 +114,6 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
 
-def test_a_limit_draws_a_sample_that_is_said(tmp_path: Path, scripted: str) -> None:
-    good = [row for row in rows(60) if row["claims"][1]["label"] == "supported"]
-    data = write(tmp_path / "rare.jsonl", [*good, *rows(3)[1:2]])
-    found = as_json(data, "--judge", scripted, "--limit", "6")
-    [group] = found["groups"]
-    assert (found["sampled"], group["answers"], group["of_answers"]) == (True, 6, 21)
-    assert group["candidates"][0]["claims"]["unsupported"] == 1
-    shown = calibrate(data, "--judge", scripted, "--limit", "6").stdout
-    assert shown.startswith("rare.jsonl: 6 of 21 answers")
-    assert "A sample: answers with an unsupported claim" in shown
-
-
-def test_runs_in_other_orders_tell_how_often_verdicts_flip(data: str, scripted: str) -> None:
-    judge = as_json(data, "--judge", scripted, "--runs", "3")["groups"][0]["candidates"][0]
-    assert judge["flips"]["value"] == 0
-    assert judge["usage"]["calls"] == 36
-    shown = calibrate(data, "--judge", scripted, "--runs", "3").stdout
-    assert "0 % of the verdicts are not the same in 3 runs" in shown
-
-
 def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path) -> None:
     right, wrong, reworded = (
         "Orders can be returned within 14 days.",

@@ -215,18 +215,6 @@ def test_what_the_model_server_takes_is_shown(endpoint: str) -> None:
 
 
 @pytest.mark.slow
-def test_probabilities_that_a_configuration_insists_on_must_be_there(config: Path) -> None:
-    with model_server("logprobs") as url:
-        config.write_text(
-            f"{config.read_text()}judge: {{use: 'openai:m', base_url: {url}, verify: logprobs}}\n"
-        )
-        found = checks("--config", str(config), exit_code=1)
-    assert found["log-probabilities"]["status"] == "fail"
-    assert "verify: auto" in found["log-probabilities"]["advice"]
-    assert "embeddings" not in found
-
-
-@pytest.mark.slow
 def test_an_endpoint_without_the_embeddings_that_were_asked_for_is_a_failure(endpoint: str) -> None:
     with model_server("embeddings") as url:
         asked = ("--judge", "openai:m", "--base-url", url, "--set", "judge.embedder=openai:e")

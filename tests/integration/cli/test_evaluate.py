@@ -493,29 +493,6 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, arguments: list[str
     assert complaint in result.stderr
 
 
-@pytest.mark.slow
-async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
-    [case] = [c for c in FAITHFUL if c.case["id"] == "faith-one-neutral"]
-    reason = "Nothing in the context says so."
-    cases, out = write(tmp_path / "cases.jsonl", case.row), tmp_path / "out.jsonl"
-    arguments = (
-        *(cases, "--profile", "deepeval-4", "--peer-prompts"),
-        *("--set", "evaluate.metrics.*.options.include_reason=true"),
-    )
-    replies = [*case.replies, json.dumps({"reason": reason})]
-    result = await run_at(PeerEndpoint(replies=replies), *arguments, "--out", str(out))
-    [line] = json_lines(result.stdout)
-    assert (line["reason"], line["calls"]) == (reason, 4)
-    assert line["intermediate"]["truths"] == json.loads(case.replies[0])["truths"] != []
-    [metric] = json.loads(out.read_text())["judged"]["evaluation"]["outcomes"]
-    assert (metric["reason"], metric["intermediate"]) == (reason, line["intermediate"])
-    endpoint = PeerEndpoint(replies=replies)
-    async with serving(endpoint):
-        at = ("--judge", "openai:m", "--base-url", endpoint.url)
-        shown = await asyncio.to_thread(run, "evaluate", *arguments, *at)
-    assert f"    reason        {reason}" in [line.rstrip() for line in shown.stdout.splitlines()]
-
-
 NEXT = "The answer names the next step"
 THANKS = "The answer thanks the customer"
 ROW_CRITERIA = {
@@ -967,14 +944,6 @@ def test_rows_that_cannot_be_read_are_counted_in_the_report(files: Files) -> Non
     assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 2
     assert len(json_rows(files.out(".jsonl"))) == len(parquet_rows(files.out(".parquet"))) == 1
     assert "unreadable 1 row" in Page(files.out(".html")).text
-
-
-def test_an_error_before_anything_is_judged_leaves_earlier_reports(files: Files) -> None:
-    files.out(".html").write_text("an earlier report")
-    result = run(*files.backfill()[:3], "--to", "http://127.0.0.1:9", "--out", str(files.out(".html")))
-    assert result.exit_code == 1
-    assert files.out(".html").read_text() == "an earlier report"
-    assert not list(files.folder.glob("*.partial"))
 
 
 def stopped_at_the_fifth_answer(files: Files, by: signal.Signals) -> tuple[int, bytes]:

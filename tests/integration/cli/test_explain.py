@@ -200,15 +200,6 @@ def test_a_wrong_key_is_called_so_and_not_shown(encrypted: Path, tmp_path: Path)
     assert OTHER_KEY not in result.stderr
 
 
-def test_a_payload_that_was_moved_is_not_believed(encrypted: Path, tmp_path: Path) -> None:
-    config = config_file(tmp_path / "collector.json", encrypted, KEY)
-    with closing(sqlite3.connect(encrypted)) as db, db:
-        db.execute("UPDATE slice SET trace_id = ?", (trace_id(1),))
-    result = run("explain", trace_id(1), "--config", str(config))
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "cannot be decrypted: it was changed, damaged or moved" in result.stderr
-
-
 def test_a_store_is_not_changed_by_looking_into_it(encrypted: Path, tmp_path: Path) -> None:
     before = contents(encrypted.parent)
     config = config_file(tmp_path / "collector.json", encrypted, *(KEY,))

@@ -8,10 +8,9 @@ import gc
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from pathlib import Path
 from time import time
 from typing import Any
@@ -134,23 +133,6 @@ async def test_no_error_shows_the_login(strict: Strict) -> None:
     assert "127.0.0.1" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        "/openai/deployments/my-gpt?api-version=2024-10-21",
-        "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
-    ],
-)
-async def test_the_classic_addresses_of_azure_are_asked_as_azure_wants_it(tail: str, strict: Strict) -> None:
-    judge = open_judge("openai:gpt-4o", base_url=strict.url + tail, environ={"OPENAI_API_KEY": "azure-key"})
-    assert await ask(judge) == "hm"
-    asked = urlsplit(strict.last.target)
-    assert asked.path == "/openai/deployments/my-gpt/chat/completions"
-    assert parse_qs(asked.query) == {"api-version": ["2024-10-21"]}
-    assert strict.last.headers["api-key"] == "azure-key"
-    assert "authorization" not in strict.last.headers
-
-
 async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
     cache = CacheSettings(path=tmp_path / "judge.db")
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
@@ -223,43 +205,11 @@ async def judge(endpoint: Any) -> AsyncIterator[Judge]:
     gc.collect()  # what was not closed would warn now
 
 
-async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
-    endpoint: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint.answers = lambda body: (200, completion("hm"))
-    monkeypatch.setenv("http_proxy", endpoint.url.removesuffix("/v1"))
-    judge = open_judge("openai:m", base_url="http://nowhere.invalid/v1", environ={}, max_retries=0)
-    assert (await judge.ask(request())).value.text == "hm"
-    await judge.aclose()
-    assert endpoint.headers[0]["host"] == "nowhere.invalid"
-    monkeypatch.setenv("no_proxy", "nowhere.invalid")
-    judge = open_judge("openai:m", base_url="http://nowhere.invalid/v1", environ={}, max_retries=0)
-    with pytest.raises(JudgeUnavailable, match="no connection"):
-        await judge.ask(request())
-    await judge.aclose()
-
-
 @pytest.mark.parametrize("status", [408, 429, 502, 529])
 async def test_an_endpoint_that_recovers_gives_an_answer(status: int, endpoint: Any, judge: Judge) -> None:
     endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
     reply = await judge.ask(request())
     assert reply.usage.calls == len(endpoint.requests) == 3
-
-
-@pytest.mark.parametrize(
-    ("told", "least", "most"),
-    [(lambda: "3600", 3600, 3600), (lambda: formatdate(time() + 7200, usegmt=True), 7000, 7200)],
-    ids=["seconds", "date"],
-)
-async def test_a_pause_too_long_to_wait_for_goes_along_with_the_error(
-    told: Callable[[], str], least: float, most: float, endpoint: Any, judge: Judge
-) -> None:
-    endpoint.extra = {"retry-after": told()}
-    endpoint.answers = lambda body: (429, {})
-    with pytest.raises(JudgeUnavailable) as caught:
-        await judge.ask(request())
-    assert least <= (caught.value.retry_after_s or 0) <= most
-    assert len(endpoint.requests) == 1
 
 
 async def test_a_connection_that_is_lost_is_no_timeout_and_its_call_counts() -> None:
