@@ -244,8 +244,8 @@ async def test_a_proxy_of_the_environment_tunnels_to_a_host_of_the_own_authority
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
         assert await ask(open_judge("openai:m", environ={"OPENAI_API_KEY": "k"})) == "hm"
-    assert proxy.connected == ["api.openai.com:443"]
-    assert proxy.asked[0].headers["authorization"] == "Bearer k"
+    assert "api.openai.com:443" in proxy.connected
+    assert [asked.headers["authorization"] for asked in proxy.asked] == ["Bearer k"]
 
 
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
