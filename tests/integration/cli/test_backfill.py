@@ -778,15 +778,14 @@ def test_a_judge_that_computes_passes_every_limit(spending: Any) -> None:
 WHOLE, CUT = "Refunds take 14 days.", "Orders are packed by hand. " * 100
 
 
-def trace(number: int, *chunks: str, cut: int | None = None, start_ns: int | None = None) -> list[Span]:
+def trace(number: int, *chunks: str, cut: int | None = None) -> list[Span]:
     """Return a trace whose chunks stand in one JSON string, cut after so many characters."""
     documents = json.dumps([{"id": f"c{rank}", "content": text} for rank, text in enumerate(chunks)])[:cut]
-    spans = rag_spans(number, **({} if start_ns is None else {"start_ns": start_ns}))
     return [
         replace(span, attributes={**span.attributes, semconv.RAG_DOCUMENTS: documents})
         if semconv.RAG_DOCUMENTS in span.attributes
         else span
-        for span in spans
+        for span in rag_spans(number)
     ]
 
 

@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,9 +74,9 @@ async def judge_twice(store: Store) -> None:
     """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
     said = ((FIRST, "lexical:lexical-v4", Label.PASS), (SECOND, "openai:m", Label.FAIL))
     for number, (carrier, name, label) in enumerate(said):
-        key, judged_ns = AnswerKey(TRACE, ANSWER, "acme"), 2 * SECOND_NS + number
-        times = {"time_ns": SECOND_NS, "judged_ns": judged_ns}
-        summary = AnswerSummary(key=key, carrier_span_id=carrier, judge=name, label=label, **times)
+        at = {"time_ns": SECOND_NS, "judged_ns": 2 * SECOND_NS + number}
+        told: Any = {"carrier_span_id": carrier, "judge": name, "label": label, **at}
+        summary = AnswerSummary(key=AnswerKey(TRACE, ANSWER, "acme"), **told)
         await receive(store, request_of(*rag_trace(0)))
         digest, slices, now_ns = str(number), number + 1, time.time_ns()
         job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, tenant="acme", record_sha256=digest)

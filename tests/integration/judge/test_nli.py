@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -161,7 +162,7 @@ def without(name: str) -> Callable[[Path], object]:
     return lambda path: (Verifier().write(path) / name).unlink()
 
 
-def written(verifier: Verifier, **config: object) -> Callable[[Path], object]:
+def written(verifier: Verifier, **config: Any) -> Callable[[Path], object]:
     return lambda path: verifier.write(path, **config)
 
 
