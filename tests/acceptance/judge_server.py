@@ -47,10 +47,7 @@ class JudgeServer:
                 {
                     "index": 0,
                     "finish_reason": "stop",
-                    "message": {
-                        "role": "assistant",
-                        "content": json.dumps(said),
-                    },
+                    "message": {"role": "assistant", "content": json.dumps(said)},
                 }
             ],
             "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import grpc
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger
-from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
-from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
@@ -23,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
 WRONG = "Refunds take 30 days."
-TRACES = 30
 
 
 def config_of(folder: Path, back_end: str) -> dict[str, Any]:
@@ -54,36 +49,3 @@ def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path,
     events = [field["value"] for log in answer["logs"] for field in log["fields"] if field["key"] == "event"]
     assert events == [semconv.EVALUATION_RESULT, "ragtrace.claim.unsupported"]
     assert len(jaeger.search("held-shop", {LABEL: "pass"})) == 1
-
-
-def test_killed_again_and_again_it_loses_no_held_span_and_never_sends_two_versions(tmp_path: Path) -> None:
-    random = Random(11)
-    spans = [span for number in range(TRACES) for span in rag_trace(number)]
-    random.shuffle(spans)
-    with running_receiver() as back_end:
-        config = config_of(tmp_path, back_end.endpoint)
-        while spans:
-            with collector_process(tmp_path, config) as collector:
-                for _ in range(random.randrange(10, 40)):
-                    portion, spans = spans[:2], spans[2:]
-                    send(collector, encode(portion))
-                collector.kill()
-        with collector_process(tmp_path, config):
-            eventually(
-                lambda: len(versions(back_end)) >= 3 * TRACES, what="every span", deadline_s=PATIENCE_S
-            )
-    found = versions(back_end)
-    assert len(found) == 3 * TRACES
-    # A kill between delivery and its receipt sends the same bytes again, as it does a carrier.
-    assert {len(each) for each in found.values()} == {1}
-    assert any(b"ragtrace.label." in version for each in found.values() for version in each)
-
-
-def versions(back_end: OtlpReceiver) -> dict[tuple[str, str], set[bytes]]:
-    """Return the bytes of each original span, in as many versions as came."""
-    found = defaultdict(set)
-    for request in list(back_end.requests):
-        for span in decode(request.SerializeToString()):
-            if span.scope.name != semconv.SCOPE_EVALUATION:
-                found[span.trace_id, span.span_id].add(encode([span]))
-    return dict(found)

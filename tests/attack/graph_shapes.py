@@ -32,12 +32,6 @@ def _call(number: int, parent: str | None) -> Span:
     return replace(_ROOT, span_id=_id(number), parent_span_id=parent)
 
 
-def _agent(number: int, parent: str | None) -> Span:
-    """Return a call that another convention than ours knows."""
-    kept = {k: v for k, v in _ROOT.attributes.items() if k != semconv.RAG_KIND}
-    return replace(_ROOT, span_id=_id(number), parent_span_id=parent, attributes=kept)
-
-
 def _retrieval(number: int, parent: str | None) -> Span:
     return replace(_RETRIEVAL, span_id=_id(number), parent_span_id=parent)
 
@@ -49,9 +43,7 @@ def _generation(number: int, parent: str | None) -> Span:
 def _reference(number: int, parent: str | None, linked: str) -> Span:
     del linked
     return replace(
-        _step(number, parent),
-        attributes={semconv.REFERENCE_ANSWER: "Refunds take 14 days."},
-        name="label",
+        _step(number, parent), attributes={semconv.REFERENCE_ANSWER: "Refunds take 14 days."}, name="label"
     )
 
 
@@ -85,18 +77,6 @@ def _chain_of_calls(size: int) -> Sequence[Span]:
     return _spine(size, of=_call)
 
 
-def _chain_of_agents(size: int) -> Sequence[Span]:
-    return [_agent(0, None), *(_agent(number, _above(number)) for number in range(1, size))]
-
-
-def _chain_of_retrievals(size: int) -> Sequence[Span]:
-    return [*_spine(size - 1, of=_retrieval), _generation(size - 1, _id(0))]
-
-
-def _chain_of_generations(size: int) -> Sequence[Span]:
-    return [*_spine(size - 1, of=_generation), _retrieval(size - 1, _id(0))]
-
-
 def _chain_of_references(size: int) -> Sequence[Span]:
     below = size // 2
     labels = [_reference(number, _above(number), _id(0)) for number in range(below, size)]
@@ -108,52 +88,14 @@ def _star(size: int) -> Sequence[Span]:
     return [_root(), *(kinds[number % 3](number, _id(0)) for number in range(1, size))]
 
 
-def _star_of_answers(size: int) -> Sequence[Span]:
-    return [_step(0, None), *(_call(number, _id(0)) for number in range(1, size))]
-
-
 def _comb(size: int) -> Sequence[Span]:
     """A spine on each span of which an answer hangs."""
     spine = [_step(number, _above(number) if number else None) for number in range(size // 2)]
     return [*spine, *(_call(size + number, _id(number)) for number in range(size // 2))]
 
 
-def _caterpillar(size: int) -> Sequence[Span]:
-    """A spine on each span of which leaves hang: here, of one call."""
-    spine = _spine(size // 3)
-    retrievals = [_retrieval(size + number, _id(number)) for number in range(size // 3)]
-    return [
-        *spine,
-        *retrievals,
-        *(_generation(3 * size + number, _id(number)) for number in range(size // 3)),
-    ]
-
-
-def _broom(size: int) -> Sequence[Span]:
-    """A long handle, and all the answers at its end."""
-    handle = [_step(number, _above(number) if number else None) for number in range(size // 2)]
-    return [*handle, *(_call(size + number, handle[-1].span_id) for number in range(size // 2))]
-
-
-def _cycle(size: int) -> Sequence[Span]:
-    return [_call(0, _id(size - 1)), *_spine(size)[1:]]
-
-
 def _cycle_of_calls(size: int) -> Sequence[Span]:
     return [_call(number, _id((number - 1) % size)) for number in range(size)]
-
-
-def _forest(size: int) -> Sequence[Span]:
-    """Many small trees: a call with its steps each."""
-    return [
-        made(number, above)
-        for first in range(0, size - 2, 3)
-        for made, number, above in (
-            (_call, first, None),
-            (_retrieval, first + 1, _id(first)),
-            (_generation, first + 2, _id(first)),
-        )
-    ]
 
 
 def _generations_alone(size: int) -> Sequence[Span]:
@@ -162,27 +104,13 @@ def _generations_alone(size: int) -> Sequence[Span]:
     return [replace(_step(number, None), name="chat", attributes=said) for number in range(size)]
 
 
-def _orphans(size: int) -> Sequence[Span]:
-    """Spans of which each names a parent that never comes."""
-    return [_root(), *(_call(number, _id(10 * size + number)) for number in range(1, size))]
-
-
 SHAPES: Final[Mapping[str, Shape]] = {
     "chain": _chain,
     "chain that goes on": _chain_that_goes_on,
     "chain of calls": _chain_of_calls,
-    "chain of agents": _chain_of_agents,
-    "chain of retrievals": _chain_of_retrievals,
-    "chain of generations": _chain_of_generations,
     "chain of references": _chain_of_references,
     "star": _star,
-    "star of answers": _star_of_answers,
     "comb": _comb,
-    "caterpillar": _caterpillar,
-    "broom": _broom,
-    "cycle": _cycle,
     "cycle of calls": _cycle_of_calls,
-    "forest": _forest,
     "generations alone": _generations_alone,
-    "orphans": _orphans,
 }

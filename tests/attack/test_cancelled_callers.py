@@ -13,15 +13,7 @@ import grpc
 import pytest
 
 from ragtrace.traces.otlp import parse_request, split_by_trace
-from ragtrace_collector.service.collector import Collector
-from tests.integration.collector.running import (
-    carriers_in,
-    config_of,
-    post,
-    request_of,
-    running_collector,
-    until,
-)
+from tests.integration.collector.running import carriers_in, config_of, request_of, running_collector, until
 from tests.integration.collector.stepping import stepped_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
@@ -92,23 +84,6 @@ async def test_what_cancelled_callers_left_on_disk_is_judged_without_a_restart(t
     on_disk = stored(tmp_path)
     assert (counts["traces_swept"], counts["spans_kept"]) == (0, 3 * len(on_disk))
     assert sorted(span.trace_id for span in carriers_in(tmp_path / "out.jsonl")) == sorted(on_disk)
-
-
-async def give_up_over_http(collector: Collector, body: bytes) -> None:
-    _, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
-    head = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\n"
-    writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
-    await writer.drain()
-    writer.transport.abort()
-
-
-async def test_what_a_disconnected_caller_left_on_disk_is_judged_too(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        for number in range(20):
-            await give_up_over_http(collector, request_of(*rag_trace(number)))
-        assert (await post(collector, request_of(*rag_trace(20)))).status_code == 200
-        await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) >= len(stored(tmp_path)))
-        assert collector.counters.snapshot()["traces_swept"] == 0
 
 
 async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(tmp_path: Path) -> None:

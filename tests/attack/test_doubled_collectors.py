@@ -20,27 +20,10 @@ from tests.attack.attacked import idle_config, readiness, send, stored_traces
 MOST_BYTES = 50 << 20
 
 
-def by_symlink(store: Path, folder: Path) -> Path:
-    link = folder / "link.db"
-    link.symlink_to(store)
-    return link
-
-
-def by_symlinked_folder(store: Path, folder: Path) -> Path:
-    link = folder / "link"
-    link.symlink_to(store.parent, target_is_directory=True)
-    return link / store.name
-
-
 def by_hard_link(store: Path, folder: Path) -> Path:
     link = folder / "hard.db"
     os.link(store, link)
     return link
-
-
-def without_lock_file(store: Path, folder: Path) -> Path:
-    store.with_name(f"{store.name}.lock").unlink()
-    return store
 
 
 def with_another_lock_file(store: Path, folder: Path) -> Path:
@@ -50,13 +33,7 @@ def with_another_lock_file(store: Path, folder: Path) -> Path:
     return store
 
 
-WAYS = [
-    *(by_hard_link, with_another_lock_file),
-    *(
-        pytest.param(way, marks=pytest.mark.night)
-        for way in (by_symlink, by_symlinked_folder, without_lock_file)
-    ),
-]
+WAYS = [by_hard_link, with_another_lock_file]
 Way = Callable[[Path, Path], Path]
 
 
@@ -88,44 +65,9 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
     assert stored_traces(store) == set(acknowledged)
 
 
-async def test_a_refused_attempt_does_not_open_the_store_to_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
-    try:
-        link = by_hard_link(path, tmp_path)
-        for _ in range(3):
-            with pytest.raises(ConfigError, match="in use"):
-                await Store.open(SqliteFile(link), max_bytes=MOST_BYTES)
-        assert "RECOVERED" not in _lock_and_write(path)
-    finally:
-        await store.aclose()
-
-
-def _lock_and_write(path: Path) -> str:
-    """Look from another process whether SQLite's own locks still hold: whoever has none may empty the log."""
-    script = (
-        "import sqlite3, sys\n"
-        "db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)\n"
-        "try:\n"
-        "    print('RECOVERED', db.execute('PRAGMA journal_mode=DELETE').fetchone())\n"
-        "except sqlite3.OperationalError as exc:\n"
-        "    print(exc)\n"
-    )
-    command = [sys.executable, "-c", script, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-
-
 async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
     await store.aclose()
     with pytest.raises(ConfigError, match=r"second name.*VACUUM INTO"):
         await Store.open(SqliteFile(by_hard_link(path, tmp_path)), max_bytes=MOST_BYTES)
-
-
-async def test_a_store_that_was_closed_may_be_opened_by_any_of_its_names(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    for name in (path, by_symlink(path, tmp_path), path):
-        store = await Store.open(SqliteFile(name), max_bytes=MOST_BYTES)
-        await store.check()
-        await store.aclose()

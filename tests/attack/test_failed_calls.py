@@ -45,13 +45,8 @@ LONG_PAUSE = {"Retry-After": "3600"}
 AGAIN: Rule = lambda _: Said(status=500, headers=NO_PAUSE)  # noqa: E731
 STORMS: Mapping[str, Rule] = {
     "500": AGAIN,
-    "429": lambda _: Said(status=429, headers=NO_PAUSE),
-    "503": lambda _: Said(status=503, headers=NO_PAUSE),
-    "409": lambda _: Said(status=409, headers=NO_PAUSE),
-    "cut": lambda _: Said(cuts=True),
     "400": lambda _: Said(status=400, body=b'{"error": {"message": "temperature"}}'),
     "no form": lambda body: Said(body=completion(body, text="Sorry, no.")),
-    "no JSON": lambda _: Said(body=b"<html>"),
     "half of them": lambda body: well(body) if '"claims"' in json.dumps(body) else AGAIN(body),
 }
 
@@ -76,15 +71,9 @@ def spent(folder: Path) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "storm",
-    [
-        pytest.param(storm, marks=[pytest.mark.night] * (storm in {"429", "503", "409", "cut", "no JSON"}))
-        for storm in STORMS
-    ],
-)
+@pytest.mark.parametrize("storm", STORMS)
 async def test_no_storm_of_failures_passes_a_limit_of_calls(tmp_path: Path, storm: str) -> None:
-    answers, most = 40, 24
+    answers, most = 16, 10
     with hostile_judge(STORMS[storm]) as judge:
         async with running_collector(config(tmp_path, judge.base_url, f"{most} calls")) as collector:
             for number in range(answers):
@@ -105,17 +94,9 @@ def done(collector: Collector) -> bool:
     return counted["answers_failed"] + counted["answers_judged"] == counted["answers_queued"] > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("way", "most"),
-    [
-        ("hangs after a reply of no form", 5),
-        pytest.param("hangs", 9, marks=pytest.mark.night),
-    ],
-)
-def test_a_limit_of_calls_holds_over_kills(tmp_path: Path, way: str, most: int) -> None:
-    kills = 12
-    replies = [Said(hangs=True)] if way == "hangs" else [completion_of_no_form] * 2 + [Said(hangs=True)]
+def test_a_limit_of_calls_holds_over_kills(tmp_path: Path) -> None:
+    kills, most = 12, 5
+    replies = [completion_of_no_form] * 2 + [Said(hangs=True)]
     with hostile_judge(lambda _: Said(hangs=True)) as judge:
         for _ in range(kills):
             judge.rule, came = following(replies), judge.requests + len(replies)
@@ -171,24 +152,15 @@ def is_spent(collector: CollectorProcess) -> bool:
 
 WORKED_ON: Mapping[str, Rule] = {
     "500": lambda _: Said(status=500, headers=LONG_PAUSE),
-    "502": lambda _: Said(status=502, headers=LONG_PAUSE),
-    "504": lambda _: Said(status=504, headers=LONG_PAUSE),
-    "408": lambda _: Said(status=408, headers=LONG_PAUSE),
-    "413": lambda _: Said(status=413),
     "400 for what it reads": lambda _: Said(status=400, body=b'{"error": {"code": "content_filter"}}'),
-    "cut": lambda _: Said(cuts=True),
     "hangs": lambda _: Said(hangs=True),
-    "half a body": lambda _: Said(headers={"content-length": "1000"}, body=b'{"choices"', cuts=False),
     "no usage": lambda body: Said(body=completion(body, None)),
 }
 TURNED_DOWN: Mapping[str, Rule] = {
     "301": lambda _: Said(status=301, headers={"location": "http://127.0.0.1:9/"}),
     "401": lambda _: Said(status=401),
-    "402": lambda _: Said(status=402),
-    "404": lambda _: Said(status=404),
     "429": lambda _: Said(status=429, headers=LONG_PAUSE),
     "503": lambda _: Said(status=503, headers=LONG_PAUSE),
-    "529": lambda _: Said(status=529, headers=LONG_PAUSE),
 }
 
 
@@ -204,11 +176,12 @@ async def after_one_answer(folder: Path, rule: Rule, *, patience: str) -> tuple[
         return judge, *spent(folder)
 
 
-@pytest.mark.parametrize("way", TURNED_DOWN)
-async def test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens(tmp_path: Path, way: str) -> None:
-    judge, calls, tokens = await after_one_answer(tmp_path, TURNED_DOWN[way], patience="1m")
-    assert (calls, tokens) == (judge.requests, 0)
-    assert calls > 0
+async def test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens(tmp_path: Path) -> None:
+    for way, rule in TURNED_DOWN.items():
+        (tmp_path / way).mkdir()
+        judge, calls, tokens = await after_one_answer(tmp_path / way, rule, patience="1m")
+        assert (calls, tokens) == (judge.requests, 0), way
+        assert calls > 0
 
 
 @pytest.mark.parametrize("way", WORKED_ON)
@@ -217,9 +190,8 @@ async def test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated(
 ) -> None:
     judge, calls, tokens = await after_one_answer(tmp_path, WORKED_ON[way], patience="2s")
     estimates = [
-        CallRequest(body=body, document=document, output_tokens=0).largest
+        CallRequest(body=json.loads(document), document=document, output_tokens=0).largest
         for document in judge.bodies
-        for body in [json.loads(document)]
     ]
     assert calls == judge.requests > 0
     assert tokens >= sum(usage.input_tokens + usage.output_tokens for usage in estimates)

@@ -14,7 +14,7 @@ from ragtrace.backends import jaeger
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.jaeger import JaegerGrpcReader
 from ragtrace.backends.otlp_sinks import OtlpGrpcSink
-from ragtrace.errors import ReadOversized, ReadUnavailable, SendRejected, SendUnconfirmed
+from ragtrace.errors import ReadOversized, SendRejected, SendUnconfirmed
 from ragtrace.traces.otlp import encode
 from tests.attack.hostile_server import MIB
 from tests.patience import PATIENCE_S
@@ -83,36 +83,13 @@ async def test_a_stream_of_spans_without_end_is_cut_off_at_the_limit_and_ended()
 
 
 @pytest.mark.usefixtures("small")
-async def test_messages_together_are_bounded() -> None:
-    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        for _ in range(21):
-            yield PART
-
-    async with jaeger_saying(stream) as reader:
-        with pytest.raises(ReadOversized):
-            await reader.get(trace_id_of(0))
-
-
-@pytest.mark.usefixtures("small")
-async def test_a_stream_within_the_limit_is_read_whole() -> None:
-    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        yield PART
-
-    async with jaeger_saying(stream) as reader:
-        found = await reader.get(trace_id_of(0))
-    assert found is not None
-    assert len(found.spans) == len(rag_trace(0))
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("said", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-async def test_one_message_over_the_limit_is_refused(said: grpc.Compression) -> None:
+async def test_one_message_over_the_limit_is_refused() -> None:
     async def stream(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        context.set_compression(said)
+        context.set_compression(grpc.Compression.Gzip)
         yield LARGE
 
     async def whole(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        context.set_compression(said)
+        context.set_compression(grpc.Compression.Gzip)
         return LARGE
 
     async with jaeger_saying(stream) as reader:
@@ -123,17 +100,6 @@ async def test_one_message_over_the_limit_is_refused(said: grpc.Compression) -> 
             await reader.services()
 
 
-async def test_a_stream_of_nothing_without_end_ends_in_time() -> None:
-    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        while True:
-            yield b""
-            await asyncio.sleep(0.01)
-
-    async with jaeger_saying(stream, timeout_s=0.5) as reader:
-        with pytest.raises(ReadUnavailable, match="DEADLINE_EXCEEDED"):
-            await reader.get(trace_id_of(0))
-
-
 def answering(answer: bytes, *, compression: grpc.Compression) -> Method:
     async def export(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         context.set_compression(compression)
@@ -142,10 +108,8 @@ def answering(answer: bytes, *, compression: grpc.Compression) -> Method:
     return export
 
 
-@pytest.mark.parametrize("said", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-async def test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read(said: grpc.Compression) -> None:
-    """A receiver says no to a request that is too large with the same status."""
-    method = answering(LARGE, compression=said)
+async def test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read() -> None:
+    method = answering(LARGE, compression=grpc.Compression.Gzip)
     async with serving("opentelemetry.proto.collector.trace.v1.TraceService", Export=method) as endpoint:
         sink = OtlpGrpcSink(endpoint)
         with pytest.raises(SendUnconfirmed, match=r"unreadable response.*too large") as caught:

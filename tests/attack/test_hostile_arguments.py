@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
 
@@ -26,20 +25,6 @@ def fail(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(SECRET)
 
 
-class LanguageModel:
-    """What applications hand over in place of its name."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> str:
-        return SECRET
-
-
-class Described:
-    """Writes out all that it holds, as models of pydantic do."""
-
-    def __str__(self) -> str:
-        return f"model='m' key='{SECRET}'"
-
-
 class Untouchable:
     """Raises wherever it is touched: a lazy proxy whose object cannot be made."""
 
@@ -48,29 +33,19 @@ class Untouchable:
     __class__ = property(fail)  # type: ignore[assignment]
 
 
-class UntouchableFunction(Untouchable):
-    __call__ = fail
-
-
 def refusing(method: str) -> object:
     """Make a value that is well but for one method."""
     return type("Refusing", (), {method: fail})()
 
 
 VALUES: dict[str, Callable[[], object]] = {
-    "model": LanguageModel,
-    "described": Described,
     "mock": MagicMock,
     "untouchable": Untouchable,
-    "untouchable function": UntouchableFunction,
-    **{name: lambda name=name: refusing(name) for name in ("__str__", "__repr__", "__eq__", "__bool__")},
-    "class": lambda: LanguageModel,
-    "object": object,
+    **{name: lambda name=name: refusing(name) for name in ("__str__", "__eq__", "__bool__")},
     "long number": lambda: 10**30,
     "not a number": lambda: float("nan"),
     "half a character": lambda: "\ud800",
     "mapping": lambda: {SECRET: Untouchable()},
-    "list": lambda: [Untouchable()],
 }
 
 
@@ -111,7 +86,6 @@ METHODS = [
     if method.startswith(("set_", "add_"))
     for argument in parameters_of(function)
 ]
-KINDS = pytest.mark.parametrize("kind", VALUES)
 
 
 class Recorded:
@@ -127,9 +101,6 @@ class Recorded:
 
     def forget(self) -> None:
         self._exporter.clear()
-
-    def text(self) -> str:
-        return str([(span.name, dict(span.attributes or {})) for span in self.spans()])
 
 
 @pytest.fixture
@@ -153,55 +124,18 @@ def is_positional(helper: Callable[..., Any], argument: str) -> bool:
     return parameter is not None and parameter.kind is inspect.Parameter.POSITIONAL_ONLY
 
 
-@KINDS
-def test_a_block_runs_and_what_else_it_tells_is_recorded(recorded: Recorded, kind: str) -> None:
-    for told, argument in ARGUMENTS:
+def test_a_block_runs_and_what_else_it_tells_is_recorded(recorded: Recorded) -> None:
+    for kind, (told, argument) in product(VALUES, ARGUMENTS):
         recorded.forget()
         with call_with(told, argument, VALUES[kind]()) as call:
             told.tell(call)
-            assert call.trace_id is not None, argument
+            assert call.trace_id is not None, (kind, argument)
         (span,) = recorded.spans()
-        assert "Ada" in str((span.attributes or {})[told.attribute]), (span.name, argument)
+        assert "Ada" in str((span.attributes or {})[told.attribute]), (kind, span.name, argument)
 
 
-@KINDS
-async def test_a_decorated_function_of_any_kind_returns_what_it_returned(
-    recorded: Recorded, kind: str
-) -> None:
-    def plain(question: object) -> object:
-        return question
-
-    async def coroutine(question: object) -> object:
-        return question
-
-    def generator(question: object) -> Iterator[object]:
-        yield question
-
-    async def async_generator(question: object) -> AsyncIterator[object]:
-        yield question
-
-    for told, argument in ARGUMENTS:
-        recorded.forget()
-        value: object = VALUES[kind]()
-        asked, helper = value, told.helper
-        if not is_positional(helper, argument):
-            asked, helper = "Who?", partial(decorated, told, argument, value)
-        assert helper(plain)(asked) is asked, argument
-        assert (await helper(coroutine)(asked)) is asked, argument
-        (yielded,) = helper(generator)(asked)
-        assert yielded is asked, argument
-        (yielded,) = [piece async for piece in helper(async_generator)(asked)]
-        assert yielded is asked, argument
-        assert len(recorded.spans()) == 4, argument
-
-
-def decorated(told: Told, argument: str, value: object, function: Callable[..., Any]) -> Any:
-    return told.helper(**{argument: value})(function)
-
-
-@KINDS
-def test_a_method_takes_anything_and_what_else_is_told_is_recorded(recorded: Recorded, kind: str) -> None:
-    for told, method, argument in METHODS:
+def test_a_method_takes_anything_and_what_else_is_told_is_recorded(recorded: Recorded) -> None:
+    for kind, (told, method, argument) in product(VALUES, METHODS):
         recorded.forget()
         with told.helper() as call:
             told.tell(call)
@@ -209,40 +143,11 @@ def test_a_method_takes_anything_and_what_else_is_told_is_recorded(recorded: Rec
             getattr(call, "answer", None)
         (span,) = recorded.spans()
         is_replaced = method in {"set_answer", "set_chunks", "add_answer"}
-        assert is_replaced or "Ada" in str((span.attributes or {})[told.attribute]), (method, argument)
+        assert is_replaced or "Ada" in str((span.attributes or {})[told.attribute]), (kind, method, argument)
 
 
-@pytest.mark.parametrize("told", HELPERS.values(), ids=HELPERS)
-async def test_a_decorated_object_that_can_be_called_stays_what_it_was(
-    recorded: Recorded, told: Told
-) -> None:
-    class Model:
-        temperature = 0.5
-
-        async def __call__(self, question: str) -> str:
-            return f"{question} Ada"
-
-    class Application:
-        ask = told.helper(Model())
-
-    assert await Application().ask("Who?") == "Who? Ada"
-    assert Application.ask.temperature == 0.5
-    assert len(recorded.spans()) == 1
-
-
-@KINDS
-def test_feedback_takes_anything(recorded: Recorded, kind: str) -> None:
-    for argument in parameters_of(ragtrace.feedback):
-        recorded.forget()
-        good = {"target": f"{1:032x}", "span_id": f"{1:016x}", "thumbs": "up"}
-        said = ragtrace.feedback(**{**good, argument: VALUES[kind]()})
-        assert said is (len(recorded.spans()) == 1), argument
-        assert said is True or argument in {"target", "span_id", "thumbs", "score"}, argument
-
-
-@KINDS
-def test_capture_is_switched_on_or_not_and_nothing_raises(kind: str) -> None:
-    for argument in parameters_of(ragtrace.instrument):
+def test_capture_is_switched_on_or_not_and_nothing_raises() -> None:
+    for kind, argument in product(VALUES, parameters_of(ragtrace.instrument)):
         ragtrace.uninstrument()
         settings = {"tracer_provider": TracerProvider(shutdown_on_exit=False), "only": []}
         try:
@@ -251,47 +156,3 @@ def test_capture_is_switched_on_or_not_and_nothing_raises(kind: str) -> None:
                 assert is_on is (call.trace_id is not None) or argument == "tracer_provider", argument
         finally:
             assert ragtrace.uninstrument() in {True, False}
-
-
-@KINDS
-@pytest.mark.parametrize("function", [ragtrace.flush, ragtrace.uninstrument], ids=["flush", "uninstrument"])
-def test_a_time_that_is_none_is_answered_with_no(
-    recorded: Recorded, function: Callable[..., bool], kind: str
-) -> None:
-    assert function(VALUES[kind]()) in {True, False}
-
-
-@pytest.mark.parametrize("make", [LanguageModel, Described, MagicMock, Untouchable])
-def test_a_model_that_is_no_name_is_left_out_and_that_is_said_once(
-    recorded: Recorded, make: Callable[[], object], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    counted = ragtrace.statistics().values_unread
-    for _ in range(3):
-        with ragtrace.generation(model=make(), provider="openai") as call:  # type: ignore[call-overload]
-            call.set_answer("Ada")
-    for span in recorded.spans():
-        assert span.name == semconv.OP_CHAT
-        assert semconv.REQUEST_MODEL not in (span.attributes or {})
-    assert caplog.messages.count(f"ragtrace: no model was found in a value of type {make.__name__}") == 1
-    assert len(caplog.messages) == len(set(caplog.messages))
-    assert SECRET not in recorded.text() + caplog.text
-    assert ragtrace.statistics().values_unread == counted + 3
-
-
-def test_numbers_that_no_receiver_takes_are_left_out_and_the_others_stay(recorded: Recorded) -> None:
-    with ragtrace.retrieval("Who?", top_k=10**30), ragtrace.generation() as call:
-        call.set_usage(input_tokens=2**63, output_tokens=Untouchable(), cached_tokens=3)  # type: ignore[arg-type]
-    generation, retrieval = (dict(span.attributes or {}) for span in recorded.spans())
-    assert semconv.RETRIEVAL_TOP_K not in retrieval
-    assert semconv.USAGE_INPUT_TOKENS not in generation
-    assert generation[semconv.USAGE_CACHE_READ_TOKENS] == 3
-
-
-def test_one_bad_entry_of_metadata_costs_no_other(recorded: Recorded) -> None:
-    given = {"before": "a", "bad": Untouchable(), Untouchable: "x", "after": "b"}
-    with ragtrace.rag("Who?", metadata=given):  # type: ignore[call-overload]
-        pass
-    (span,) = recorded.spans()
-    kept = {key for key in span.attributes or {} if key.startswith(semconv.RAG_METADATA_PREFIX)}
-    assert {f"{semconv.RAG_METADATA_PREFIX}{name}" for name in ("before", "after")} <= kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +12,9 @@ import httpx
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import parse_config
-from ragtrace_collector.web.tokens import KnownHosts, RequestRefused, digest_of
-from tests.integration.collector.certificates import Authority
+from ragtrace_collector.web.tokens import digest_of
 from tests.integration.collector.running import config_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
@@ -26,15 +24,12 @@ pytestmark = pytest.mark.slow
 NUMBERS = ("/metrics", "/status", "/ledger", f"/why/{trace_id_of(0)}")
 PROBES = ("/livez", "/readyz", "/")
 KNOWN = [
-    "localhost", "LOCALHOST:4329", "localhost.", "app.localhost:4329", "127.0.0.1", "127.0.0.1:4329",
-    "127.8.8.8", "[::1]:4329", "[::1]", "10.42.0.17:4329", "192.0.2.7", "[2001:db8::7]:4329", "ragtrace",
-    "ragtrace:4329", "host.docker.internal:4329",
+    "LOCALHOST:4329", "localhost.", "app.localhost:4329", "127.8.8.8", "[::1]:4329", "192.0.2.7",
+    "[2001:db8::7]:4329", "ragtrace", "host.docker.internal:4329",
 ]  # fmt: skip
 STRANGE = [
-    "evil.example", "evil.example:4329", "127.0.0.1.nip.io", "127.0.0.1.evil.example:4329",
-    "localhost.evil.example", "127.1", "0x7f.1", "[::1].evil.example", "evil.example.", "user@localhost",
-    "localhost/..", "a b", "internal.evil.org", "notlocalhost.example", "[::1", "localhost:x",
-    "ragtrace.evil.internal.example", "\u00e9vil.example",
+    "evil.example:4329", "127.0.0.1.nip.io", "localhost.evil.example", "127.1", "[::1].evil.example",
+    "user@localhost", "localhost/..", "a b", "[::1", "localhost:x", "\u00e9vil.example",
 ]  # fmt: skip
 
 
@@ -57,47 +52,33 @@ def named(host: str, **more: str) -> Mapping[str, bytes]:
     return {"host": host.encode("latin-1"), **{key: value.encode() for key, value in more.items()}}
 
 
-async def test_pages_are_shown_by_names_of_this_machine_and_by_addresses(tmp_path: Path) -> None:
-    async with collector_with(tmp_path) as (pages, _):
-        for host in KNOWN:
-            for page in NUMBERS:
-                assert (await pages.get(page, headers=named(host))).status_code in {200, 404}, (host, page)
-
-
 async def test_pages_are_not_shown_by_any_other_name(tmp_path: Path) -> None:
     async with collector_with(tmp_path) as (pages, _):
-        for host in STRANGE:
-            for page in NUMBERS:
+        for page in NUMBERS:
+            for host in KNOWN:
+                assert (await pages.get(page, headers=named(host))).status_code in {200, 404}, (host, page)
+            for host in STRANGE:
                 answer = await pages.get(page, headers=named(host))
                 assert answer.status_code == 421, (host, page)
                 assert "`receive.allowed_hosts`" in answer.json()["message"]
+        for probe in PROBES:
+            assert (await pages.get(probe, headers=named("evil.example"))).status_code == 200
 
 
-async def test_probes_are_answered_whatever_they_call_the_host(tmp_path: Path) -> None:
-    async with collector_with(tmp_path) as (pages, receiver):
-        for host in (*KNOWN, *STRANGE[:3]):
-            for page in PROBES:
-                assert (await pages.get(page, headers=named(host))).status_code == 200
-            assert (await receiver.get("/healthz", headers=named(host))).status_code == 200
-
-
-BODIES = {
-    "application/x-protobuf": encode(rag_trace(0)),
-    "application/json": encode_json(rag_trace(0)).encode(),
-}
-
-
-@pytest.mark.parametrize("content_type", BODIES)
-async def test_nothing_is_taken_by_another_name_where_only_this_machine_can_send(
-    tmp_path: Path, content_type: str
-) -> None:
-    body = BODIES[content_type]
+async def test_nothing_is_taken_by_another_name_where_only_this_machine_can_send(tmp_path: Path) -> None:
     async with collector_with(tmp_path) as (_, receiver):
         for host, status in (("evil.example", 421), ("localhost", 200), ("127.0.0.1", 200), ("app", 200)):
-            headers = {**named(host), "content-type": content_type.encode()}
-            answer = await receiver.post("/v1/traces", content=body, headers=headers)
+            headers = {**named(host), "content-type": b"application/x-protobuf"}
+            answer = await receiver.post("/v1/traces", content=encode(rag_trace(0)), headers=headers)
             assert answer.status_code == status
             assert (await receiver.get("/status", headers=named(host))).status_code == status
+    # Any machine may send to an open receiver, by names that nobody listed; what is read is another matter.
+    changes = {"http": "0.0.0.0:0", "insecure": True}
+    async with collector_with(tmp_path, receive=changes) as (_, receiver):
+        headers = {**named("ragtrace.shop.example"), "content-type": b"application/x-protobuf"}
+        answer = await receiver.post("/v1/traces", content=encode(rag_trace(0)), headers=headers)
+        assert answer.status_code == 200
+        assert (await receiver.get("/status", headers=named("ragtrace.shop.example"))).status_code == 421
 
 
 async def test_the_names_that_the_configuration_allows_are_known(tmp_path: Path) -> None:
@@ -115,35 +96,6 @@ async def test_the_names_that_the_configuration_allows_are_known(tmp_path: Path)
             assert (await receiver.get("/status", headers=named(host))).status_code == status, host
 
 
-def test_a_name_that_is_listened_on_is_known() -> None:
-    hosts = KnownHosts(listening=["ragtrace.example:4329"])
-    hosts.check("RAGTRACE.example:1")
-    with pytest.raises(RequestRefused):
-        hosts.check("ragtrace.example.evil.example:4329")
-
-
-async def test_with_tls_it_is_the_certificate_that_knows_the_names(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    files = authority.issue("server")
-    tls = {"cert": str(files.cert), "key": str(files.key)}
-    async with running_collector(config_of(tmp_path, receive={"tls": tls})) as collector:
-        url = f"https://127.0.0.1:{collector.operations.port}"
-        async with httpx.AsyncClient(
-            base_url=url, verify=ssl.create_default_context(cafile=authority.ca)
-        ) as pages:
-            assert (await pages.get("/ledger", headers=named("ragtrace.shop.example"))).status_code == 200
-
-
-async def test_an_open_receiver_takes_spans_whatever_it_is_called(tmp_path: Path) -> None:
-    """Any machine may send there, by names that nobody listed; what is read is another matter."""
-    changes = {"http": "0.0.0.0:0", "insecure": True}
-    async with collector_with(tmp_path, receive=changes) as (_, receiver):
-        headers = {**named("ragtrace.shop.example"), "content-type": b"application/x-protobuf"}
-        answer = await receiver.post("/v1/traces", content=encode(rag_trace(0)), headers=headers)
-        assert answer.status_code == 200
-        assert (await receiver.get("/status", headers=named("ragtrace.shop.example"))).status_code == 421
-
-
 async def test_where_tokens_are_asked_for_the_token_decides(tmp_path: Path) -> None:
     """A page of a stranger's has none: a scraper that does may call the collector as it likes."""
     tokens = [{"name": "p", "sha256": digest_of("secret").hex(), "may": ["read"]}]
@@ -153,13 +105,8 @@ async def test_where_tokens_are_asked_for_the_token_decides(tmp_path: Path) -> N
         assert (await pages.get("/metrics", headers=named("evil.example"))).status_code == 401
 
 
-@pytest.mark.parametrize("name", ["http://a.example", "a.example:4329", "*", "a.*.example", "", "a b", "*."])
-def test_a_name_that_is_none_is_refused_with_what_to_write(name: str) -> None:
-    with pytest.raises(ConfigError, match="write the name of a host"):
-        parse_config(
-            json.dumps(
-                {"receive": {"allowed_hosts": [name]}, "export": [{"endpoint": "http://localhost:4317"}]}
-            ),
-            where="test",
-            environ={},
-        )
+def test_a_name_that_is_none_is_refused_with_what_to_write() -> None:
+    for name in ("http://a.example", "a.example:4329", "*", "a.*.example", "", "a b", "*."):
+        receive, export = {"allowed_hosts": [name]}, [{"endpoint": "http://localhost:4317"}]
+        with pytest.raises(ConfigError, match="write the name of a host"):
+            parse_config(json.dumps({"receive": receive, "export": export}), where="test", environ={})

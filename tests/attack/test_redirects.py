@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
@@ -10,16 +9,12 @@ import pytest
 import ragtrace
 from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
-from ragtrace_collector.telemetry.tracing import open_metric_exporter, open_span_exporter
 from tests.attack.clients import CLIENTS, CONTENT, SECRET
 from tests.attack.hostile_server import Hostile, Sent, hostile_server
 from tests.integration.cli.program import run
 from tests.rag_spans import trace_id_of
 
 pytestmark = pytest.mark.slow
-
-STATUSES = (302, 307)
-"""After the first, a client that follows asks for the page; after the second, it sends all again."""
 
 
 @pytest.fixture
@@ -33,49 +28,47 @@ def location(elsewhere: Hostile) -> str:
     return elsewhere.url.replace("//127.0.0.1", "//user:pass-word@localhost") + "/path?key=secret-query"
 
 
-def pointing_to(elsewhere: Hostile, status: int) -> Sent:
-    return Sent(status=status, headers={"location": location(elsewhere)})
+def pointing_to(elsewhere: Hostile) -> Sent:
+    return Sent(status=307, headers={"location": location(elsewhere)})
 
 
-def check_said(said: str, status: int | None) -> None:
+def check_said(said: str) -> None:
     assert "localhost" in said
     assert "redirect" in said
-    assert status is None or str(status) in said
+    assert "307" in said
     assert "\n" not in said
     for secret in ("pass-word", "secret-query", SECRET, CONTENT):
         assert secret not in said
 
 
-@pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_no_client_follows_a_redirect_and_each_says_where_it_pointed(
-    name: str, status: int, elsewhere: Hostile
+    name: str, elsewhere: Hostile
 ) -> None:
     client = CLIENTS[name]
-    with hostile_server(pointing_to(elsewhere, status)) as server, pytest.raises(client.error) as caught:
+    with hostile_server(pointing_to(elsewhere)) as server, pytest.raises(client.error) as caught:
         await client.ask(server.url, 60)
     assert server.requests
     assert elsewhere.requests == []
-    check_said(str(caught.value), status)
+    check_said(str(caught.value))
 
 
-@pytest.mark.parametrize("command", [("why", trace_id_of(0)), ("ledger",)], ids=["why", "ledger"])
 def test_a_command_follows_no_redirect_with_its_token(
-    command: tuple[str, ...], elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
+    elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAGTRACE_TOKEN", SECRET)
-    with hostile_server(pointing_to(elsewhere, 307)) as server:
-        outcome = run(*command, "--from", server.url)
+    with hostile_server(pointing_to(elsewhere)) as server:
+        outcome = run("why", trace_id_of(0), "--from", server.url)
     assert outcome.exit_code != 0
     assert elsewhere.requests == []
-    check_said(" ".join(outcome.output.split()), 307)
+    check_said(" ".join(outcome.output.split()))
 
 
 def test_the_doctor_follows_no_redirect_of_a_judge_or_back_end(
     elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", SECRET)
-    with hostile_server(pointing_to(elsewhere, 307)) as server:
+    with hostile_server(pointing_to(elsewhere)) as server:
         judge = ("--judge", "openai:m", "--base-url", f"{server.url}/v1", "--api-key-env", "MY_KEY")
         outcome = run("doctor", *judge, "--to", f"{server.url}/v1/traces", "--json")
     asked = {line.split()[1] for line, _, _ in server.requests}
@@ -83,15 +76,14 @@ def test_the_doctor_follows_no_redirect_of_a_judge_or_back_end(
     assert outcome.exit_code == 1
     assert elsewhere.requests == []
     assert outcome.stdout.count("redirects to ") >= 2
-    check_said(" ".join(outcome.stdout.split()), 307)
+    check_said(" ".join(outcome.stdout.split()))
 
 
-@pytest.mark.parametrize("status", STATUSES)
 def test_an_application_follows_no_redirect_counts_nothing_as_sent_and_says_where_it_pointed(
-    status: int, elsewhere: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    elsewhere: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hints, "_shown", {})
-    with hostile_server(pointing_to(elsewhere, status)) as server:
+    with hostile_server(pointing_to(elsewhere)) as server:
         settings = {"protocol": "http/protobuf", "headers": {"x-key": SECRET}, "only": []}
         assert ragtrace.instrument(endpoint=server.url, **settings)
         with ragtrace.rag(question=CONTENT):
@@ -102,25 +94,4 @@ def test_an_application_follows_no_redirect_counts_nothing_as_sent_and_says_wher
     assert elsewhere.requests == []
     assert (taken, counts.spans_exported, counts.spans_failed) == (False, 0, 1)
     (line,) = capsys.readouterr().err.splitlines()
-    check_said(line, status)
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_the_collectors_own_telemetry_follows_no_redirect(status: int, elsewhere: Hostile) -> None:
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    with hostile_server(pointing_to(elsewhere, status)) as server:
-        tracing = TracerProvider(shutdown_on_exit=False)
-        tracing.add_span_processor(BatchSpanProcessor(open_span_exporter(server.url)))
-        tracing.get_tracer("t").start_span("s").end()
-        tracing.shutdown()
-        reader = PeriodicExportingMetricReader(open_metric_exporter(server.url))
-        meters = MeterProvider([reader], shutdown_on_exit=False)
-        meters.get_meter("m").create_counter("c").add(1)
-        meters.shutdown()
-    assert {line.split()[1] for line, _, _ in server.requests} == {"/v1/traces", "/v1/metrics"}
-    assert elsewhere.requests == []
+    check_said(line)

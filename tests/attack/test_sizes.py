@@ -27,10 +27,8 @@ from ragtrace.errors import (
     SendRetryable,
     SendUnconfirmed,
 )
-from ragtrace.http import Body, BodyTooLarge
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.otlp import encode_json
-from ragtrace_collector.cli import places as accounts
 from tests.attack.clients import CLIENTS, SECRET
 from tests.attack.hostile_server import MIB, Sent, bomb_of, dripping, dripping_head, hostile_server, packed
 from tests.integration.cli.faulty_servers import FaultyServer, faulty_jaeger
@@ -61,12 +59,11 @@ OVERSIZED = {ReadError: "ReadOversized", SendError: "SendUnconfirmed"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", ["bomb", "endless"])
-def test_an_answer_without_end_takes_bounded_memory_and_is_refused(attack: str) -> None:
+def test_an_answer_without_end_takes_bounded_memory_and_is_refused() -> None:
     """One process asks by every client, those first that read least: what one took is a peak to the next."""
     names = sorted(CLIENTS, key=lambda name: MOST_READ.get(name, 4))
     code = "import sys; from tests.attack.clients import measure; measure(*sys.argv[1:])"
-    with hostile_server(BOMB if attack == "bomb" else ENDLESS) as server:
+    with hostile_server(BOMB) as server:
         asked = subprocess.run(
             [sys.executable, "-c", code, server.url, *names],
             cwd=ROOT,
@@ -98,7 +95,7 @@ CODINGS = {
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.answers_in_full])
+@pytest.mark.parametrize("name", ["jaeger", "otlp sink", "openai judge"])
 async def test_what_is_packed_in_another_way_than_asked_for_is_refused(name: str, coding: str) -> None:
     client = CLIENTS[name]
     with hostile_server(CODINGS[coding]) as server, pytest.raises(client.error) as caught:
@@ -107,19 +104,11 @@ async def test_what_is_packed_in_another_way_than_asked_for_is_refused(name: str
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-async def test_nothing_is_asked_for_that_is_not_unpacked(name: str) -> None:
-    client = CLIENTS[name]
-    with hostile_server(Sent(status=418)) as server, pytest.raises(client.error):
-        await client.ask(server.url, PATIENCE_S)
-    assert {headers["accept-encoding"] for _, headers, _ in server.requests} <= {"gzip", "identity"}
-
-
 LATE = {ReadError: ReadUnavailable, SendError: SendRetryable}
 
 
 @pytest.mark.parametrize("where", ["head", "body"])
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", ["jaeger", "otlp sink", "phoenix sink", "openai judge"])
 async def test_an_answer_that_drips_ends_in_time(name: str, where: str) -> None:
     """A byte comes long before any time-out for a single one, and so on without end."""
     client = CLIENTS[name]
@@ -173,27 +162,14 @@ async def test_a_trace_that_is_too_long_is_told_with_what_to_do(monkeypatch: pyt
         await reader.aclose()
 
 
-@pytest.mark.parametrize("sent", [BOMB, ENDLESS], ids=["bomb", "endless"])
-def test_a_command_refuses_what_has_no_end(sent: Sent) -> None:
-    with hostile_server(sent) as server:
+def test_a_command_refuses_what_has_no_end() -> None:
+    with hostile_server(ENDLESS) as server:
         outcome = run("ledger", "--from", server.url)
     assert outcome.exit_code == 1
     assert "longer than 16 MiB" in " ".join(outcome.output.split())
 
 
-def test_a_command_waits_for_a_dripping_page_no_longer_than_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "_TIMEOUT_S", 0.5)
-    with hostile_server(lambda _: Sent(body=dripping(b"{"))) as server:
-        outcome = run("ledger", "--from", server.url)
-    assert outcome.exit_code == 1
-    assert "too slow" in outcome.output
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [BOMB, ENDLESS, lambda _: Sent(body=dripping(b"."))],
-    ids=["bomb", "endless", "dripping"],
-)
+@pytest.mark.parametrize("sent", [ENDLESS, lambda _: Sent(body=dripping(b"."))], ids=["endless", "dripping"])
 def test_an_application_gives_an_answer_without_end_up_and_counts_its_spans(
     sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,24 +183,3 @@ def test_an_application_gives_an_answer_without_end_up_and_counts_its_spans(
         counts = statistics()
         ragtrace.uninstrument()
     assert (counts.spans_exported, counts.spans_failed) == (0, 1)
-
-
-def test_a_body_of_any_pieces_is_what_was_packed() -> None:
-    text = bytes(range(256)) * 100
-    for coding, sent in (("", text), ("gzip", packed(text)), ("X-GZip", packed(text)), ("identity", text)):
-        for size in (1, 7, 64_000):
-            body = Body(coding, most_bytes=len(text))
-            take_all(body, sent, size)
-            assert body.whole() == text
-
-
-def take_all(body: Body, sent: bytes, size: int) -> None:
-    for start in range(0, len(sent), size):
-        body.take(sent[start : start + size])
-
-
-def test_pieces_that_unpack_to_nothing_are_counted_as_they_came() -> None:
-    nothing = b"\0\0\0\xff\xff"  # an empty stored block of deflate
-    sent = packed(b"")[:10] + nothing * 1_000
-    with pytest.raises(BodyTooLarge):
-        take_all(Body("gzip", most_bytes=1_000), sent, 5)

@@ -18,21 +18,18 @@ from tests.rag_spans import rag_trace, trace_id_of
 
 ERRORS = {1: MemoryError(), 2: RuntimeError(), 4: asyncio.CancelledError()}
 PLACES = (
-    ("BEGIN IMMEDIATE",),
-    ("SAVEPOINT one",),
     ("INSERT INTO slice",),
     ("INSERT INTO slice", "ROLLBACK TO one"),
-    ("RELEASE one",),
     ("COMMIT",),
-    ("COMMIT", "ROLLBACK"),
     ("COMMIT", "ROLLBACK", "PRAGMA wal_checkpoint"),
 )
 
 
 class Failing(sqlite.SqliteDb):
-    """The writer fails once before each statement that begins as one named."""
+    """The writer of spans fails once before each statement that begins as one named."""
 
     trouble: dict[str, BaseException] = {}
+    takes_spans = False
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         self._fail(sql)
@@ -44,7 +41,10 @@ class Failing(sqlite.SqliteDb):
 
     def _fail(self, sql: str) -> None:
         if threading.current_thread().name == "ragtrace-store":
-            for begin in self.trouble:
+            self.takes_spans = sql.startswith("INSERT INTO slice") or (
+                self.takes_spans and sql != "BEGIN IMMEDIATE"
+            )
+            for begin in self.trouble if self.takes_spans else ():
                 if sql.startswith(begin) and (begin != "ROLLBACK" or sql == begin):
                     raise self.trouble.pop(begin)
 

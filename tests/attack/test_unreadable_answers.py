@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ragtrace.backends import OtlpHttpSink
-from ragtrace.errors import SendRefused, SendUnconfirmed
+from ragtrace.errors import SendUnconfirmed
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.deliver import MOST_UNREADABLE, DeliverStage
 from tests.attack.back_end import Answer, Rule, running_back_end
@@ -24,7 +23,6 @@ BROKEN = Answer(headers={"content-encoding": "gzip"}, body=b"this is no gzip")
 BOMB = Answer(headers={"content-encoding": "gzip"}, body=gzip.compress(bytes(64 << 20)))
 ENDLESS = Answer(body=bytes(8 << 20))
 STRANGE = Answer(headers={"content-encoding": "klingon"}, body=b"Qapla'")
-CUT = Answer(headers={"content-length": "1000"}, body=b"only this")
 PAGE = Answer(headers={"content-type": "text/html"}, body=b"<html>ok</html>")
 
 
@@ -46,34 +44,6 @@ async def test_an_unreadable_yes_is_told_as_what_it_is(answer: Answer, again: bo
     assert caught.value.again is again
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(),
-        Answer(headers={"content-type": "application/json"}, body=b"{}"),
-        Answer(headers={"content-type": "application/json"}, body=b'{"partialSuccess": {}}'),
-        Answer(headers={"content-encoding": "gzip"}, body=gzip.compress(b"")),
-    ],
-    ids=["empty", "JSON", "JSON with a part", "gzip"],
-)
-async def test_a_yes_in_the_forms_that_back_ends_use_is_one(answer: Answer) -> None:
-    with running_back_end(always(answer)) as back_end:
-        sink = OtlpHttpSink(back_end.url)
-        await sink.send(encode(rag_trace(0)))
-        await sink.aclose()
-    assert len(back_end.requests) == 1
-
-
-async def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
-    elsewhere = Answer(status=307, headers={"location": "http://metadata.invalid/secret?key=1"})
-    with running_back_end(lambda _: elsewhere) as back_end:
-        sink = OtlpHttpSink(back_end.url)
-        with pytest.raises(SendRefused, match=r"307.*redirects to metadata\.invalid") as caught:
-            await sink.send(encode(rag_trace(0)))
-        await sink.aclose()
-    assert "secret" not in str(caught.value)
-
-
 def deliverer_of(collector: object) -> DeliverStage:
     (deliverer,) = collector.pipeline.deliverers  # type: ignore[attr-defined]
     assert isinstance(deliverer, DeliverStage)
@@ -81,13 +51,10 @@ def deliverer_of(collector: object) -> DeliverStage:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "answer", [BROKEN, pytest.param(CUT, marks=pytest.mark.night)], ids=["no gzip", "cut off"]
-)
-async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Path, answer: Answer) -> None:
+async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Path) -> None:
     """By a clock of the test's: a look each second, as the stage does it."""
     clock = StandingClock()
-    with running_back_end(always(answer)) as back_end:
+    with running_back_end(always(BROKEN)) as back_end:
         config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
         async with stepped_collector(config, clock=clock) as stepped:
             body = request_of(rag_trace(0)[0])
@@ -98,11 +65,9 @@ async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Pa
                 await deliverer_of(stepped.collector).step()
                 clock.time_ns += 1_000_000_000
             ledger = await stepped.collector.pipeline.store.ledger()
-    assert len(back_end.requests) <= 15
     assert ledger.adds_up
-    if answer is BROKEN:
-        assert len(back_end.requests) == MOST_UNREADABLE
-        assert ledger.outbox_items[back_end.url] == {"put": 1, "waiting": 0, "unconfirmed": 1}
+    assert len(back_end.requests) == MOST_UNREADABLE
+    assert ledger.outbox_items[back_end.url] == {"put": 1, "waiting": 0, "unconfirmed": 1}
 
 
 @pytest.mark.slow
@@ -126,34 +91,3 @@ async def test_an_answer_whose_delivery_nobody_confirmed_says_so(
     assert "unconfirmed" in told
     assert "5 unconfirmed" in shown
     assert len([each for each in caplog.records if "cannot be read" in each.message]) == 1
-
-
-async def test_a_sink_that_fails_as_no_sink_should_is_not_asked_each_second(tmp_path: Path) -> None:
-    class Broken:
-        name = "broken"
-        asked = 0
-
-        async def send(self, request: bytes) -> None:
-            self.asked += 1
-            raise RuntimeError("a plug-in's fault")
-
-        async def aclose(self) -> None:
-            """Nothing is open."""
-
-    clock, sink = StandingClock(), Broken()
-    async with stepped_collector(config_of(tmp_path), clock=clock) as stepped:
-        deliverer = replace_sink(deliverer_of(stepped.collector), sink)
-        await stepped.collector.pipeline.store.append(
-            [], forward={deliverer.endpoint: request_of(rag_trace(0)[0])}, now_ns=clock.now_ns()
-        )
-        for _ in range(600):
-            with suppress(RuntimeError):
-                await deliverer.step()
-            clock.time_ns += 1_000_000_000
-        assert (await stepped.collector.pipeline.store.ledger()).outbox_items_in("waiting") == 1
-    assert sink.asked <= 20
-
-
-def replace_sink(deliverer: DeliverStage, sink: object) -> DeliverStage:
-    deliverer.sink = sink  # type: ignore[assignment]
-    return deliverer

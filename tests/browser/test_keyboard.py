@@ -74,7 +74,7 @@ def test_a_queue_is_reviewed_without_the_mouse_until_it_is_empty(browser: Browse
         assert all(pages.reviews(key) == ["supported"] * 2 for key in pages.keys.values())
 
 
-@pytest.mark.parametrize("path", ["/", "/answers", "/answers/{answer}", "/review", "/review/{answer}"])
+@pytest.mark.parametrize("path", ["/answers", "/review/{answer}"])
 def test_help_opens_says_the_keys_and_gives_the_focus_back(
     browser: Browser, pages: ServedPages, path: str
 ) -> None:
@@ -86,10 +86,3 @@ def test_help_opens_says_the_keys_and_gives_the_focus_back(
         page.locator("dialog").wait_for(state="detached")
         press(page, "Tab")
         assert page.evaluate("document.activeElement !== document.body")
-
-
-def test_the_first_tab_skips_to_the_content(browser: Browser, pages: ServedPages) -> None:
-    with watched_page(browser) as page:
-        page.goto(pages.path("/answers"))
-        press(page, "Tab", "Enter")
-        assert page.evaluate("document.activeElement.id") == "main"

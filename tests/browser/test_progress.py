@@ -29,13 +29,3 @@ def test_a_slow_answer_shows_progress_until_it_is_there(browser: Browser, pages:
         pages.source.let_go.set()
         page.wait_for_url("**/answers/*/*")
         assert page.get_by_role("progressbar").count() == 0
-
-
-def test_going_back_from_a_slow_page_leaves_no_progress_behind(browser: Browser, pages: ServedPages) -> None:
-    with watched_page(browser) as page:
-        page.goto(pages.path("/answers"))
-        page.locator("table.answers th a").first.click()
-        page.wait_for_url("**/answers/*/*")
-        page.go_back()
-        assert page.get_by_role("progressbar").count() == 0
-        assert page.locator("table.answers").is_visible()

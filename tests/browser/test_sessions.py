@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.chromium import NARROW, WIDE, WITHOUT_SCRIPTS, grave_findings, overflow, watched_page
+from tests.browser.chromium import NARROW, grave_findings, overflow, watched_page
 from tests.browser.served import ServedPages, serving
 from tests.integration.collector.ui_pages import grant
 
@@ -29,9 +29,8 @@ def log_in(page: Page, token: str) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize("screen", [WIDE, NARROW], ids=lambda screen: screen.name)
-def test_the_login_fits_and_reads(browser: Browser, guarded: ServedPages, screen: object) -> None:
-    with watched_page(browser, screen, allowed=["status of 403"]) as page:  # type: ignore[arg-type]
+def test_the_login_fits_and_reads(browser: Browser, guarded: ServedPages) -> None:
+    with watched_page(browser, NARROW, allowed=["status of 403"]) as page:
         page.goto(guarded.url)
         assert overflow(page) <= 0
         assert grave_findings(page) == []
@@ -71,28 +70,3 @@ def test_a_review_whose_session_ended_is_not_lost(browser: Browser, guarded: Ser
         page.wait_for_url("**/answers/*/*")
         page.goto(asked)
         assert page.locator(".note input").first.input_value() == "as the FAQ says"
-
-
-def test_who_may_only_read_sees_no_way_to_review(browser: Browser, guarded: ServedPages) -> None:
-    with watched_page(browser, allowed=["status of 403"]) as page:
-        page.goto(guarded.path("/answers/{answer}"))
-        log_in(page, READER)
-        page.wait_for_url("**/answers/*/*")
-        assert page.locator("a[href*='/review']").count() == 0
-        page.goto(guarded.path("/review/{answer}"))
-        assert "may not review" in page.locator("main").inner_text()
-
-
-def test_logging_in_reviewing_and_logging_out_need_no_script(browser: Browser, guarded: ServedPages) -> None:
-    with watched_page(browser, WITHOUT_SCRIPTS) as page:
-        page.goto(guarded.path("/review/{answer}"))
-        log_in(page, REVIEWER)
-        page.wait_for_url("**/review/*/*")
-        page.locator("input[type=radio][value=unsupported]").first.check()
-        page.get_by_role("button", name="Save").click()
-        page.wait_for_url("**/answers/*/*")
-        assert "A person overrules this" in page.locator("main").inner_text()
-        page.get_by_role("button", name="Log out").click()
-        page.wait_for_url("**/login*")
-        page.goto(guarded.path("/answers"))
-        page.wait_for_url("**/login?back=*")

@@ -88,39 +88,21 @@ def alert_rules() -> Iterator[dict[str, Any]]:
             yield from group["rules"]
 
 
-async def test_dashboards_of_quality_ask_for_metrics_that_there_are() -> None:
-    known = await scraped_names()
-    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
-        asked = {
-            name
-            for target in targets_in(read(file.name))
-            if target.source == "prometheus"
-            for name in metrics_in(target.asked["expr"])
-        }
-        own = {name for name in asked if not name.startswith("ragtrace_evaluation_")}
-        assert len(own) > 5
-        assert own <= known
-
-
 async def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
     texts = [rule["expr"] for rule in alert_rules()]
     texts += [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
     asked = set().union(*map(names_in, texts))
     assert len(asked) > 20
+    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
+        targets = [each for each in targets_in(read(file.name)) if each.source == "prometheus"]
+        named = {name for target in targets for name in metrics_in(target.asked["expr"])}
+        asked |= {name for name in named if not name.startswith("ragtrace_evaluation_")}
     assert asked <= await scraped_names()
 
 
 def dashboard() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((COMPOSE / "grafana/dashboards/ragtrace.json").read_text())
     return found
-
-
-def test_the_dashboard_reads_from_a_data_source_that_is_provisioned() -> None:
-    sources = yaml.safe_load((COMPOSE / "grafana/provisioning/datasources/datasources.yaml").read_text())
-    known = {source["uid"] for source in sources["datasources"]}
-    asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
-    assert asked <= known
-    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(dashboard()["panels"])
 
 
 @pytest.mark.slow
@@ -137,7 +119,6 @@ MANY = ("database.secretName=ragtrace-database", "all.replicas=0", "ingest.repli
 SCALED = ("evaluate.maxReplicas=6", "autoscaling.queued=500", "database.pods.app=postgres")
 CHARTS = {
     "one": (),
-    "many": MANY,
     "scaled": (*MANY, *SCALED),
     "reviewed": (*MANY, "config.ui.reviews=/var/lib/ragtrace/reviews.jsonl"),
 }
@@ -174,20 +155,15 @@ def test_helm_finds_no_fault_in_the_chart(helm: Helm) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("values", "fault"),
-    [
-        pytest.param(("all.replicas=2",), "a file belongs to one process", id="two processes on a file"),
-        pytest.param(("all.maxReplicas=2",), "a file belongs to one process", id="an autoscaler on a file"),
-        pytest.param(("ingest.replicas=1",), "a file belongs to one process", id="a role on a file"),
-        pytest.param((*MANY, "evaluate.replicas=0"), "judged by `all` or `evaluate`", id="nobody judges"),
-        pytest.param(("database.url=postgresql://x",), "url", id="an address outside a secret"),
-    ],
-)
-def test_wrong_values_are_refused(helm: Helm, values: Sequence[str], fault: str) -> None:
-    done = helm.template(CHART, *(part for value in values for part in ("--set", value)))
-    assert done.returncode != 0
-    assert fault in done.stderr
+def test_wrong_values_are_refused(helm: Helm) -> None:
+    for fault, values in {
+        "a file belongs to one process": ("all.replicas=2",),
+        "judged by `all` or `evaluate`": (*MANY, "evaluate.replicas=0"),
+        "url": ("database.url=postgresql://x",),
+    }.items():
+        done = helm.template(CHART, *(part for value in values for part in ("--set", value)))
+        assert done.returncode != 0
+        assert fault in done.stderr
 
 
 def test_the_collector_takes_what_the_chart_configures(

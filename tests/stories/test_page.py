@@ -86,9 +86,3 @@ def test_the_page_says_what_the_stories_show(
 def test_every_program_has_a_story() -> None:
     told: Sequence[Judged | Told] = (*JUDGED, *TOLD)
     assert set(APPS.glob("*.py")) <= {story.start.program for story in told}
-
-
-def test_no_two_stories_have_one_name() -> None:
-    told: Sequence[Judged | Told] = (*JUDGED, *TOLD)
-    names = [story.start.name for story in told]
-    assert len(set(names)) == len(names)
