@@ -149,8 +149,8 @@ service:
             timeout=PATIENCE_S,
         ).raise_for_status()
         messages = kafka.read(topic, ANSWERS)
-    keys = [trace_id_of(number).encode() for number in range(ANSWERS)]
     found = {message.key(): message.partition() for message in messages}
+    keys = [trace_id_of(number).encode() for number in range(ANSWERS)]
     assert found == fnv1a_partitions(kafka, keys, partitions=4)
     assert set(found.values()) > {0}
     with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)):

@@ -51,18 +51,3 @@ def test_a_second_signal_ends_the_drain_and_loses_nothing(tmp_path: Path) -> Non
         judge.gate.set()
         with collector_process(tmp_path, config):
             eventually(lambda: len(carriers(tmp_path)) == ANSWERS, what="all carriers")
-
-
-def test_what_a_hanging_judge_holds_is_on_disk_when_the_drain_ends(tmp_path: Path) -> None:
-    with running_judge(REPLIES) as judge:
-        judge.gate.clear()
-        with collector_process(
-            tmp_path, {**config_of(tmp_path, judge), "drain_timeout": "100ms"}
-        ) as collector:
-            send(collector, 0, ANSWERS)
-            judge.wait_for_calls(1)
-            assert collector.stop() == 0
-        assert "left on disk: {'" in collector.log.read_text()
-        judge.gate.set()
-        with collector_process(tmp_path, config_of(tmp_path, judge)):
-            eventually(lambda: len(carriers(tmp_path)) == ANSWERS, what="all carriers")

@@ -27,19 +27,6 @@ async def listed(stepped: Stepped) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_answers_from_before_and_after_stay_on_the_page(tmp_path: Path) -> None:
-    config = config_of(tmp_path, judge={"use": "lexical"})
-    async with stepped_collector(config) as stepped:
-        for number, wrong_by_ns in enumerate((0, AHEAD_NS, 0)):
-            stepped.clock.wrong_by_ns = wrong_by_ns
-            await judge(stepped, number)
-        assert await listed(stepped) == list(map(trace_id_of, range(3)))
-    async with stepped_collector(config, clock=stepped.clock) as stepped:
-        await judge(stepped, 3)
-        assert await listed(stepped) == list(map(trace_id_of, range(4)))
-
-
-@pytest.mark.slow
 async def test_a_clock_that_is_far_ahead_at_the_start_deletes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -309,22 +309,6 @@ def test_senders_are_put_off_while_it_is_away_and_what_was_acknowledged_is_judge
     assert "Traceback" not in collector.log.read_text()
 
 
-@pytest.mark.slow
-def test_a_database_that_hangs_puts_senders_off_in_bounded_time(server: Postgres, tmp_path: Path) -> None:
-    with collector_process(tmp_path, config(server.new_database())) as collector:
-        assert sent(collector, rag_trace(0)).status_code == 200
-        eventually(lambda: judged(collector) == 1, what="a verdict")
-        with server.paused():
-            began = time.monotonic()
-            answer = page(collector, "/readyz")
-            assert answer.status_code == 503
-            assert "the store did not answer within" in answer.text
-            assert time.monotonic() - began < BOUND_S
-        eventually(lambda: page(collector, "/readyz").status_code == 200, what="readiness")
-        assert sent(collector, rag_trace(1)).status_code == 200
-        eventually(lambda: judged(collector) == 2, what="both verdicts")
-
-
 def put_off(collector: CollectorProcess, server: Postgres) -> None:
     """Send a trace and look at the pages while the database is away."""
     began = time.monotonic()

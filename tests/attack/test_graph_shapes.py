@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from ragtrace import semconv
 from tests.attack.graph_shapes import SHAPES
-from tests.attack.steps import counted_steps
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import stepped_collector
 from tests.rag_spans import trace_id_of
@@ -18,6 +23,31 @@ from tests.rag_spans import trace_id_of
 SIZE = 40
 MOST_GROWTH = 2.4
 """What a trace of twice the size may cost, in instructions."""
+
+
+@contextmanager
+def counted_steps() -> Iterator[list[int]]:
+    """Count instructions of the project's own code in all threads: a busy machine does not change them."""
+    steps = [0]
+
+    def step(_frame: FrameType, event: str, _arg: object) -> Any:
+        steps[0] += event == "opcode"
+        return step
+
+    def enter(frame: FrameType, _event: str, _arg: object) -> Any:
+        if not str(frame.f_globals.get("__name__")).startswith("ragtrace"):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return step
+
+    before = sys.gettrace()
+    threading.settrace(enter)
+    sys.settrace(enter)
+    try:
+        yield steps
+    finally:
+        sys.settrace(before)
+        threading.settrace(None)  # type: ignore[arg-type]
 
 
 async def cost(folder: Path, shape: str, size: int) -> int:
@@ -30,7 +60,7 @@ async def cost(folder: Path, shape: str, size: int) -> int:
             await stepped.send(*spans[size // 2 :])
             for _ in range(3):
                 await stepped.pass_time(60)
-    return steps.total
+    return steps[0]
 
 
 @pytest.mark.slow

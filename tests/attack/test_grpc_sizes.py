@@ -14,7 +14,7 @@ from ragtrace.backends import jaeger
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.jaeger import JaegerGrpcReader
 from ragtrace.backends.otlp_sinks import OtlpGrpcSink
-from ragtrace.errors import ReadOversized, SendRejected, SendUnconfirmed
+from ragtrace.errors import ReadOversized, SendUnconfirmed
 from ragtrace.traces.otlp import encode
 from tests.attack.hostile_server import MIB
 from tests.patience import PATIENCE_S
@@ -82,24 +82,6 @@ async def test_a_stream_of_spans_without_end_is_cut_off_at_the_limit_and_ended()
     assert sum(sent) > MOST
 
 
-@pytest.mark.usefixtures("small")
-async def test_one_message_over_the_limit_is_refused() -> None:
-    async def stream(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        context.set_compression(grpc.Compression.Gzip)
-        yield LARGE
-
-    async def whole(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        context.set_compression(grpc.Compression.Gzip)
-        return LARGE
-
-    async with jaeger_saying(stream) as reader:
-        with pytest.raises(ReadOversized, match=r"too large.*read less at once"):
-            await reader.get(trace_id_of(0))
-    async with jaeger_saying(whole) as reader:
-        with pytest.raises(ReadOversized):
-            await reader.services()
-
-
 def answering(answer: bytes, *, compression: grpc.Compression) -> Method:
     async def export(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         context.set_compression(compression)
@@ -116,14 +98,3 @@ async def test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read() -> None:
             await sink.send(PART)
         await sink.aclose()
     assert caught.value.again
-
-
-async def test_a_request_that_is_too_large_is_rejected_for_good() -> None:
-    async with serving(
-        "opentelemetry.proto.collector.trace.v1.TraceService",
-        Export=answering(b"", compression=grpc.Compression.NoCompression),
-    ) as endpoint:
-        sink = OtlpGrpcSink(endpoint)
-        with pytest.raises(SendRejected, match="larger than max"):
-            await sink.send(b" " * 5 * MIB)
-        await sink.aclose()

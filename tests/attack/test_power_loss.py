@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -213,30 +211,6 @@ def started_on(
             preloaded.setenv(name, value)
         with collector_process(disk.root, config) as collector:
             yield collector
-
-
-SEND: Final = """
-import asyncio, sys
-from pathlib import Path
-from ragtrace.backends.otlp_sinks import OtlpFileSink
-asyncio.run(OtlpFileSink(Path(sys.argv[1])).send(sys.stdin.buffer.read()))
-"""
-
-
-@pytest.mark.parametrize("sync", [2, 4, 6])
-def test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left(disk: Disk, sync: int) -> None:
-    """A kill spares what was not synced, and the next process finds it there: folders, names and lines."""
-    out, request = disk.root / "made" / "for it" / "out.jsonl", encode(rag_trace(0))
-    for environment in (disk.failing_at(sync), disk.environment):
-        done = subprocess.run(
-            [sys.executable, "-c", SEND, str(out)],
-            input=request,
-            env={**os.environ, **environment},
-            check=False,
-        )
-    assert done.returncode == 0
-    assert disk.after_power_loss(Random(0), luck=0) == {"made/for it/out.jsonl": out.read_bytes()}
-    assert len(decode_json(out.read_text())) == 3
 
 
 @pytest.mark.parametrize("report", ["rows.jsonl", "page.html"])

@@ -12,7 +12,6 @@ from ragtrace.capture import statistics
 from tests.attack.clients import CLIENTS, CONTENT, SECRET
 from tests.attack.hostile_server import Hostile, Sent, hostile_server
 from tests.integration.cli.program import run
-from tests.rag_spans import trace_id_of
 
 pytestmark = pytest.mark.slow
 
@@ -51,17 +50,6 @@ async def test_no_client_follows_a_redirect_and_each_says_where_it_pointed(
     assert server.requests
     assert elsewhere.requests == []
     check_said(str(caught.value))
-
-
-def test_a_command_follows_no_redirect_with_its_token(
-    elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAGTRACE_TOKEN", SECRET)
-    with hostile_server(pointing_to(elsewhere)) as server:
-        outcome = run("why", trace_id_of(0), "--from", server.url)
-    assert outcome.exit_code != 0
-    assert elsewhere.requests == []
-    check_said(" ".join(outcome.output.split()))
 
 
 def test_the_doctor_follows_no_redirect_of_a_judge_or_back_end(

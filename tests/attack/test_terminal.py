@@ -62,34 +62,19 @@ def test_a_line_of_json_steers_nothing_and_says_the_same(value: dict[str, Any]) 
     assert one_json_line({"a": "\x9b \u202e 会 é"}) == '{"a": "\\u009b \\u202e 会 é"}'
 
 
-@pytest.fixture
-def records(tmp_path: Path) -> str:
-    row = {
-        "id": f"id {STEERING}",
-        "question": f"How long? {STEERING}",
-        "contexts": [f"Refunds take 14 days. {STEERING}"],
-        "answer": f"Refunds take 30 days. {STEERING}",
-    }
-    file = tmp_path / "records.jsonl"
-    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, STEERING: 1, "answer": 3}) + "\n")
-    return str(file)
-
-
-@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
-def test_evaluate_shows_harmless_text(records: str, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_evaluate_shows_harmless_text(tmp_path: Path) -> None:
+    texts = {"question": "How long?", "answer": "Refunds take 30 days.", "id": "id"}
+    row: dict[str, Any] = {key: f"{text} {STEERING}" for key, text in texts.items()}
+    row["contexts"] = [f"Refunds take 14 days. {STEERING}"]
+    records = tmp_path / "records.jsonl"
+    records.write_text(json.dumps(row) + "\n" + json.dumps({**row, STEERING: 1, "answer": 3}) + "\n")
     report = tmp_path / "report.jsonl"
-    args = ("evaluate", records, "--judge", "lexical", "--out", str(report), *options)
+    args = ("evaluate", str(records), "--judge", "lexical", "--out", str(report), "--json")
     result = shown(*args, exit_codes=(0, 1, 2))
     assert_harmless(report.read_text())
-    if "--json" in options:
-        assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [f"id {STEERING}"]
-
-
-@pytest.mark.parametrize("command", ["evaluate", "backfill"])
-def test_names_of_files_in_errors_are_harmless(command: str, tmp_path: Path) -> None:
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [f"id {STEERING}"]
     name = str(tmp_path / f"file{STEERING.replace('/', '')}.jsonl")
-    args = ("--from", f"otlp-file:{name}", "--to", "otlp-file:out") if command == "backfill" else (name,)
-    shown(command, *args, exit_codes=(1, 2))
+    shown("evaluate", name, exit_codes=(1, 2))
 
 
 def hostile_trace(number: int) -> list[Span]:
@@ -151,14 +136,3 @@ async def test_commands_pages_and_logs_of_a_collector_are_harmless(
     for lines in (TextLines(), JsonLines()):
         for record in caplog.records:
             assert_harmless(lines.format(record))
-
-
-@pytest.mark.parametrize("lines", [TextLines(), JsonLines()], ids=["text", "json"])
-def test_a_log_line_is_one_line_whatever_it_quotes(lines: logging.Formatter) -> None:
-    """Log injection: what a back end answers is quoted, and must not look like a line of ours."""
-    forged = f"refused{STEERING}\n2026-01-01 00:00:00,000 ERROR   ragtrace.collector: forged"
-    record = logging.LogRecord("ragtrace", logging.ERROR, "f.py", 1, "%s said %s", ("it", forged), None)
-    line = lines.format(record)
-    assert_harmless(line)
-    assert len(line.splitlines()) == 1
-    assert "forged" in line

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragtrace.errors import JudgeUnavailable, SendRetryable
 from ragtrace.http import retry_after_s_of
 from ragtrace.text import LONGEST_WAIT_S
 from ragtrace_collector.config import CollectorConfig
@@ -26,15 +25,7 @@ from tests.rag_spans import rag_trace, trace_id_of
 pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
-ABSURD = [
-    "99999999999",
-    "9" * 5_000,
-    "86000",
-    "Fri, 31 Dec 9999 23:59:59 GMT",
-    "Fri, 31 Dec 9999 23:59:59 -2359",
-    "Fri, 31 Dec 9999 23:59:59 -0000",
-    "Fri, 31 Dec 99999999999 23:59:59 GMT",
-]
+ABSURD = ["99999999999", "9" * 5_000, "86000", "Fri, 31 Dec 9999 23:59:59 GMT"]
 
 
 def config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
@@ -69,17 +60,6 @@ async def sent(spans: Stepped, *numbers: int) -> None:
 def test_any_text_asks_for_a_wait_that_has_an_end_or_for_none(header: str) -> None:
     wait_s = retry_after_s_of(header, now=NOW)
     assert wait_s is None or 0 <= wait_s <= LONGEST_WAIT_S
-
-
-@given(told_s=st.floats() | st.integers())
-@example(told_s=float("nan"))
-@example(told_s=10**400)
-def test_what_a_plug_in_says_it_was_asked_for_has_an_end_too(told_s: float) -> None:
-    for error in (
-        JudgeUnavailable("busy", retry_after_s=told_s),
-        SendRetryable("busy", retry_after_s=told_s),
-    ):
-        assert error.retry_after_s is None or 0 <= error.retry_after_s <= LONGEST_WAIT_S
 
 
 async def test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answers(tmp_path: Path) -> None:

@@ -166,26 +166,37 @@ def test_wrong_values_are_refused(helm: Helm) -> None:
         assert fault in done.stderr
 
 
-def test_the_collector_takes_what_the_chart_configures(
-    manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("values", CHARTS.values(), ids=CHARTS)
+def test_a_chart_is_what_the_collector_takes_and_its_parts_find_each_other(
+    helm: Helm, values: Sequence[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
+    manifests = rendered(helm, values)
     config = config_of(manifests)
+    check_configuration(config, tmp_path)
+    assert URL not in json.dumps(manifests)
+    check_stops(config, manifests)
+    for owner in of_kind(manifests, "StatefulSet"):
+        check_pod(config, owner)
+    check_selectors(manifests)
+    check_network_policy(config, manifests)
+
+
+def check_configuration(config: CollectorConfig, folder: Path) -> None:
     (line,) = re.findall(r'echo "(- .*)" >> tokens.yaml', (CHART / "values.yaml").read_text())
-    (tmp_path / "tokens.yaml").write_text(line.replace("$digest", "ab" * 32))
+    (folder / "tokens.yaml").write_text(line.replace("$digest", "ab" * 32))
     update: dict[str, object] = {
-        "receive": config.receive.model_copy(update={"tokens_file": tmp_path / "tokens.yaml"}),
+        "receive": config.receive.model_copy(update={"tokens_file": folder / "tokens.yaml"}),
         "ui": config.ui.model_copy(update={"reviews": None}),
     }
     if config.store.url is None:
         assert config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
-        update["store"] = config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})
+        update["store"] = config.store.model_copy(update={"path": folder / "ragtrace.db"})
     check_config(config.model_copy(update=update))
-    assert URL not in json.dumps(manifests)
 
 
-def test_a_stop_is_waited_for_as_long_as_it_may_take(manifests: list[Manifest]) -> None:
-    config = config_of(manifests)
+def check_stops(config: CollectorConfig, manifests: Sequence[Manifest]) -> None:
+    """A stop is waited for as long as it may take."""
     waits = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
     waits += re.findall(r"stop_grace_period: (\d+)s", (COMPOSE / "compose.yaml").read_text())
     waits += [pod["spec"]["terminationGracePeriodSeconds"] for pod in pods(manifests)]
@@ -194,28 +205,27 @@ def test_a_stop_is_waited_for_as_long_as_it_may_take(manifests: list[Manifest]) 
     assert all(int(wait) > longest_s for wait in waits)
 
 
-def test_every_pod_plays_its_role_where_it_is_looked_for(manifests: list[Manifest]) -> None:
-    config = config_of(manifests)
-    for owner in of_kind(manifests, "StatefulSet"):
-        pod = owner["spec"]["template"]
-        (container,) = pod["spec"]["containers"]
-        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        listening = [config.receive.grpc, config.telemetry.listen, config.ui.listen]
-        assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
-        probes = {key: probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")}
-        assert {probe["port"] for probe in probes.values()} == {"pages"}
-        assert probes["readinessProbe"]["path"] == "/readyz"
-        role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
-        assert container["args"][3:] == ([] if config.store.url is None else ["--role", role])
-        claims = {each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())}
-        assert claims == (set() if config.store.url and not config.ui.reviews else {"state"})
-        volumes = {each["name"] for each in pod["spec"]["volumes"]} | claims
-        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
-        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+def check_pod(config: CollectorConfig, owner: Manifest) -> None:
+    """A pod plays its role where it is looked for."""
+    pod = owner["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    listening = [config.receive.grpc, config.telemetry.listen, config.ui.listen]
+    assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
+    probes = {key: probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")}
+    assert {probe["port"] for probe in probes.values()} == {"pages"}
+    assert probes["readinessProbe"]["path"] == "/readyz"
+    role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+    assert container["args"][3:] == ([] if config.store.url is None else ["--role", role])
+    claims = {each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())}
+    assert claims == (set() if config.store.url and not config.ui.reviews else {"state"})
+    volumes = {each["name"] for each in pod["spec"]["volumes"]} | claims
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_selectors_find_the_pods_that_are_made(manifests: list[Manifest]) -> None:
+def check_selectors(manifests: Sequence[Manifest]) -> None:
     made = [pod["metadata"]["labels"] for pod in pods(manifests)]
     names = {f"{each['metadata']['name']}-0" for each in of_kind(manifests, "StatefulSet")}
     for each in manifests:
@@ -240,10 +250,8 @@ def test_an_autoscaler_is_for_processes_that_there_are(helm: Helm) -> None:
     )
 
 
-def test_the_network_policy_lets_through_what_the_configuration_needs_and_no_more(
-    manifests: list[Manifest],
-) -> None:
-    config = config_of(manifests)
+def check_network_policy(config: CollectorConfig, manifests: Sequence[Manifest]) -> None:
+    """It lets through what the configuration needs, and no more."""
     (policy,) = [each["spec"] for each in of_kind(manifests, "NetworkPolicy")]
     served = {port["targetPort"] for each in of_kind(manifests, "Service") for port in each["spec"]["ports"]}
     let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
@@ -282,17 +290,6 @@ def test_every_file_that_a_container_is_given_is_there() -> None:
     assert len(files) > 5
     assert all((COMPOSE / file).exists() for file in files)
     assert (COMPOSE / services["ragtrace"]["build"]["context"] / "collector" / "Dockerfile").exists()
-
-
-@pytest.mark.slow
-def test_compose_takes_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
-        pytest.skip("docker compose is not installed")
-    run("docker", "compose", "config", "--quiet", cwd=COMPOSE)
-    both = ("--file", "compose.yaml", "--file", "many.yaml")
-    monkeypatch.setenv("POSTGRES_PASSWORD", "secret")
-    run("docker", "compose", *both, "config", "--quiet", cwd=COMPOSE)
 
 
 def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) -> None:
