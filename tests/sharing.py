@@ -24,8 +24,6 @@ TOGETHER: Final = {
     "tests/architecture/test_totals.py": "syntax trees",
     "tests/browser/test_keyboard.py": "browser keyboard",
     "tests/browser/test_screens.py": "browser screens",
-    "tests/browser/test_sessions.py": "browser sessions",
-    "tests/browser/test_texts.py": "browser texts",
     "tests/deploy/test_quality_dashboards.py": "quality dashboards",
     "tests/docs/test_examples.py": "examples",
     "tests/integration/capture/test_servers.py": "servers",

@@ -1,7 +1,9 @@
-"""kill -9 of the collector: every acknowledged answer is judged, once, as if nothing had happened."""
+"""kill -9 of the collector, or a stop: every acknowledged answer is judged, once."""
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.rag_spans import rag_trace
 from tests.timeless import without_durations
 
 pytestmark = pytest.mark.slow
+
 
 ANSWERS = 24
 CONCURRENCY = 4
@@ -115,3 +118,32 @@ def test_a_carrier_has_the_verdicts_of_the_judge(undisturbed: list[Span]) -> Non
     verdicts = ("ragtrace.claim.contradicted", "ragtrace.claim.supported")
     assert names == {("gen_ai.evaluation.result", *verdicts, "ragtrace.blame")}
     assert {span.attributes["ragtrace.score.faithfulness"] for span in undisturbed} == {0.5}
+
+
+def test_a_signal_drains_what_is_ready_and_ends_with_success(tmp_path: Path) -> None:
+    with (
+        running_judge(REPLIES) as judge,
+        collector_process(tmp_path, config_of(tmp_path, judge)) as collector,
+    ):
+        send(collector, 0, ANSWERS)
+        assert collector.stop() == 0
+        assert collector.process.stdout is not None
+        stopped = json.loads(collector.process.stdout.read())
+    assert stopped["counts"]["judged"] == len(carriers(tmp_path)) == ANSWERS
+
+
+def test_a_second_signal_ends_the_drain_and_loses_nothing(tmp_path: Path) -> None:
+    with running_judge(REPLIES) as judge:
+        config = {**config_of(tmp_path, judge), "drain_timeout": "1h"}
+        judge.gate.clear()
+        with collector_process(tmp_path, config) as collector:
+            send(collector, 0, ANSWERS)
+            judge.wait_for_calls(1)
+            collector.process.send_signal(signal.SIGTERM)
+            eventually(lambda: "stopping" in collector.log.read_text(), what="the drain")
+            collector.process.send_signal(signal.SIGINT)
+            assert collector.process.wait(PATIENCE_S) == 130
+        assert "Traceback" not in collector.log.read_text()
+        judge.gate.set()
+        with collector_process(tmp_path, config):
+            eventually(lambda: len(carriers(tmp_path)) == ANSWERS, what="all carriers")

@@ -18,6 +18,8 @@ from tests.acceptance.replies import REPLIES
 from tests.integration.cli.program import run
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the victim's own file"
 QUESTION = "How long do refunds take?"
 
@@ -95,7 +97,6 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     assert os.listdir(elsewhere) == ["victim"]
 
 
-@pytest.mark.slow
 @each(ALL)
 def test_what_is_written_is_for_its_owner_alone_and_follows_no_link_beside_it(
     tmp_path: Path, victim: Path, name: str, write: Write
@@ -112,7 +113,6 @@ def test_what_is_written_is_for_its_owner_alone_and_follows_no_link_beside_it(
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
 @each(REPLACED)
 def test_a_link_in_the_place_itself_is_replaced(
     tmp_path: Path, victim: Path, name: str, write: Write
@@ -124,7 +124,6 @@ def test_a_link_in_the_place_itself_is_replaced(
     assert place.stat().st_size > 0
 
 
-@pytest.mark.slow
 @each(OPENED)
 def test_a_link_in_the_place_itself_is_not_followed(
     tmp_path: Path, victim: Path, name: str, write: Write

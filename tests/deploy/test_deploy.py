@@ -25,6 +25,8 @@ from tests.backends.otelcol import OtelCol
 from tests.dashboards.asked import metrics_in, read, targets_in
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE, PROMETHEUS = DEPLOY / "compose", DEPLOY / "prometheus"
@@ -60,14 +62,12 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r"\b(?:ragtrace|process)_[a-z_]+", text))
 
 
-@pytest.mark.slow
 def test_prometheus_takes_its_configuration_and_rules() -> None:
     run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
     run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
     run("promtool", "check", "rules", PROMETHEUS / "judging-rules.yml")
 
 
-@pytest.mark.slow
 def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well() -> None:
     run("promtool", "test", "rules", PROMETHEUS / "alerts.test.yml")
 
@@ -105,7 +105,6 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/ragtrace/bin/ragtrace", "/bin/true"))
@@ -298,7 +297,6 @@ def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) ->
         run(str(otelcol.binary), "validate", *flags)
 
 
-@pytest.mark.slow
 def test_tempo_takes_its_file() -> None:
     run(str(required_binary("tempo")), f"-config.file={COMPOSE / 'tempo.yaml'}", "-config.verify=true")
 

@@ -26,6 +26,8 @@ from tests.deploy.test_deploy import COMPOSE
 from tests.deploy.watched import MODEL, SERVICE, STEP_S, TENANT, VERSION, Watched, watched_answers
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 FILES = [file_name(source) for source in SOURCES]
 TARGETS = [(name, target) for name in FILES for target in targets_in(read(name))]
 MACROS = {"__range": "5m", "__rate_interval": "1m", "window": "5m", "metric": "faithfulness"}
@@ -67,7 +69,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 @pytest.mark.backend
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_query_of_every_panel_finds_rows(watched: Watched, name: str) -> None:
     for target in targets_in(read(name)):
@@ -120,7 +121,6 @@ def _traces(watched: Watched, asked: Mapping[str, Any], values: Mapping[str, str
 
 
 @pytest.mark.backend
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_variable_has_values_and_every_annotation_is_understood(watched: Watched, name: str) -> None:
     for variable in variables_in(read(name)):
@@ -133,7 +133,6 @@ def test_every_variable_has_values_and_every_annotation_is_understood(watched: W
 
 
 @pytest.mark.backend
-@pytest.mark.slow
 def test_every_dot_on_a_chart_leads_to_a_trace_and_to_the_wrong_claim(watched: Watched) -> None:
     charts = [target for _, target in TARGETS if target.asked.get("exemplar")]
     assert {target.panel for target in charts} == {"Scores of all traffic", "Single answers"}
@@ -166,7 +165,6 @@ def _carrier(watched: Watched, trace_id: str, span_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.backend
-@pytest.mark.slow
 def test_every_row_leads_to_its_trace_and_to_the_answers_page(watched: Watched) -> None:
     (worst,) = (
         target for _, target in TARGETS if target.source == "tempo" and target.panel == "Worst answers"
