@@ -65,48 +65,36 @@ def dumped(url: str) -> str:
     return re.sub(r"^\\(un)?restrict .*$", "", dump.stdout, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("made", "damage", "said"),
-    [
-        pytest.param(
-            False,
-            "ALTER DATABASE {db} SET default_transaction_read_only = on",
-            "read-only transaction: name the server that takes writes",
-            id="read-only",
-        ),
-        pytest.param(
-            False,
-            "CREATE SCHEMA ragtrace CREATE TABLE users (name text)",
-            "holds the tables of another program): give the collector another database",
-            id="another application",
-        ),
-        pytest.param(
-            True,
-            "UPDATE ragtrace.store_version SET version = 99",
-            "it is of version 99, and this one knows",
-            id="another version",
-        ),
-        pytest.param(
-            True,
-            "DROP TABLE ragtrace.parcel CASCADE",
-            "(its schema 'ragtrace' lacks parcel, parcel_next, parcel_rejected,",
-            id="a lost table",
-        ),
-        pytest.param(
-            True,
-            "DROP INDEX ragtrace.job_due",
-            "(its schema 'ragtrace' lacks job_due): run SET search_path = ragtrace;"
-            " CREATE INDEX job_due ON job (due_ns) WHERE state = 'queued'",
-            id="a lost index",
-        ),
-    ],
-)
-def test_a_database_that_holds_something_else_is_left_as_it_is(
-    postgres: Postgres, made: bool, damage: str, said: str
-) -> None:
+UNUSABLE = {
+    "read-only": (
+        "ALTER DATABASE {db} SET default_transaction_read_only = on",
+        "read-only transaction: name the server that takes writes",
+    ),
+    "another application": (
+        "CREATE SCHEMA ragtrace CREATE TABLE users (name text)",
+        "holds the tables of another program): give the collector another database",
+    ),
+    "another version": (
+        "UPDATE ragtrace.store_version SET version = 99",
+        "it is of version 99, and this one knows",
+    ),
+    "a lost table": (
+        "DROP TABLE ragtrace.parcel CASCADE",
+        "(its schema 'ragtrace' lacks parcel, parcel_next, parcel_rejected,",
+    ),
+    "a lost index": (
+        "DROP INDEX ragtrace.job_due",
+        "lacks job_due): run SET search_path = ragtrace; CREATE INDEX job_due ON job (due_ns) WHERE state",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNUSABLE)
+def test_a_database_that_holds_something_else_is_left_as_it_is(postgres: Postgres, why: str) -> None:
+    damage, said = UNUSABLE[why]
     url = postgres.new_database()
     name = url.rpartition("/")[2]
-    if made:
+    if "ragtrace." in damage:
         opened(url)
     postgres.execute(damage.format(db=name), url)
     before = dumped(url)

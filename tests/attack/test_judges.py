@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
-from opentelemetry.util.types import AttributeValue
 
 from ragtrace import semconv
 from ragtrace.backfill import Progress
@@ -59,16 +57,21 @@ STORMS: Mapping[str, Rule] = {
 }
 
 
-def config(folder: Path, url: str, limit: Mapping[str, Any], **changes: Any) -> CollectorConfig:
+def config(folder: Path, url: str, *limits: str, **changes: Any) -> CollectorConfig:
     own: dict[str, Any] = {
         "judge": {"use": "openai:m", "base_url": url, "sentinel_rate": 0},
         "evaluate": {"retry_delays": ["10ms"] * 5, "probe_delays": ["10ms"], "deadline": "12h"},
-        "budget": {"live": {"month": limit}},
+        "budget": {"live": {"month": [*limits]}} if limits else {},
         "drain_timeout": "0s",
     }
-    for key, value in changes.items():
-        own[key] = {**own.get(key, {}), **value} if isinstance(value, Mapping) else value
-    return config_of(folder, **own)
+    return config_of(folder, **own | {key: own[key] | value for key, value in changes.items()})
+
+
+async def judged(spans: Stepped, *numbers: int) -> None:
+    """Send answers, and let them be queued and judged as far as that is possible now."""
+    for number in numbers:
+        await spans.send(*rag_trace(number, answer=ANSWER))
+    await spans.pass_time(1)
 
 
 def spent(folder: Path) -> tuple[int, int]:
@@ -102,54 +105,27 @@ def done(collector: Collector) -> bool:
 
 
 def test_a_limit_of_calls_holds_over_kills(tmp_path: Path) -> None:
-    kills, most = 12, 5
-    replies = [completion_of_no_form] * 2 + [Said(hangs=True)]
+    most = 4
+    judging = {"use": "openai:m", "sentinel_rate": 0, "timeout": "10m", "max_concurrency": 1}
     with hostile_judge(lambda _: Said(hangs=True)) as judge:
-        for _ in range(kills):
-            judge.rule, came = following(replies), judge.requests + len(replies)
-            with collector_process(tmp_path, process_config(tmp_path, judge, most)) as collector:
-                if came == len(replies):
+        settings = settings_of(
+            tmp_path,
+            judge={**judging, "base_url": judge.base_url},
+            evaluate={"deadline": "12h"},
+            budget={"live": {"month": f"{most} calls"}},
+        )
+        for kill in range(most + 1):
+            with collector_process(tmp_path, settings) as collector:
+                if not kill:
                     send(collector, range(12))
-                eventually(partial(is_stuck, judge, came, collector), what="a request that hangs")
+                eventually(lambda kill=kill: judge.requests > kill or is_spent(collector), what="a request")  # type: ignore[misc]
                 is_over = is_spent(collector)
                 collector.kill()
             assert judge.requests <= most
             assert spent(tmp_path)[0] >= judge.requests
-            if is_over:
-                break
         assert is_over
         counted = CliRunner().invoke(cli, ["ledger", "--from", f"store:{tmp_path}/store.db", "--json"])
     assert json.loads(counted.stdout)["seen"] == 12
-
-
-def is_stuck(judge: HostileJudge, came: int, collector: CollectorProcess) -> bool:
-    return judge.requests >= came or is_spent(collector)
-
-
-def completion_of_no_form(body: Mapping[str, Any]) -> Said:
-    return Said(body=completion(body, text="Sorry, no."))
-
-
-def following(replies: list[Any]) -> Rule:
-    """Answer by these replies, one after the other, and by the last of them from then on."""
-    left = list(replies)
-
-    def rule(body: Mapping[str, Any]) -> Said:
-        reply = left.pop(0) if len(left) > 1 else left[0]
-        said: Said = reply(body) if callable(reply) else reply
-        return said
-
-    return rule
-
-
-def process_config(folder: Path, judge: HostileJudge, most: int) -> Mapping[str, Any]:
-    slow = {"sentinel_rate": 0, "timeout": "10m", "max_concurrency": 1}
-    return settings_of(
-        folder,
-        judge={"use": "openai:m", "base_url": judge.base_url, **slow},
-        evaluate={"deadline": "12h"},
-        budget={"live": {"month": f"{most} calls"}},
-    )
 
 
 def is_spent(collector: CollectorProcess) -> bool:
@@ -157,6 +133,7 @@ def is_spent(collector: CollectorProcess) -> bool:
     return bool(told["judges"]["judge"]["state"] == "over_budget")
 
 
+LIMITS = ("1000 calls", "10000000 tokens")
 WORKED_ON: Mapping[str, Rule] = {
     "500": lambda _: Said(status=500, headers=LONG_PAUSE),
     "400 for what it reads": lambda _: Said(status=400, body=b'{"error": {"code": "content_filter"}}'),
@@ -172,10 +149,8 @@ TURNED_DOWN: Mapping[str, Rule] = {
 async def test_a_call_counts_and_its_tokens_do_unless_nobody_worked_on_it(tmp_path: Path, way: str) -> None:
     changes = {"judge": {"timeout": "2s"}, "evaluate": {"retry_delays": []}}
     with hostile_judge({**WORKED_ON, **TURNED_DOWN}[way]) as judge:
-        limits = ["100 calls", "1000000 tokens"]
-        async with stepped_collector(config(tmp_path, judge.base_url, limits, **changes)) as spans:
-            await spans.send(*rag_trace(0, answer=ANSWER))
-            await spans.pass_time(1)
+        async with stepped_collector(config(tmp_path, judge.base_url, *LIMITS, **changes)) as spans:
+            await judged(spans, 0)
     estimates = [
         CallRequest(body=json.loads(document), document=document, output_tokens=0).largest
         for document in judge.bodies
@@ -189,10 +164,8 @@ async def test_a_call_counts_and_its_tokens_do_unless_nobody_worked_on_it(tmp_pa
 async def test_a_call_that_never_left_is_none(tmp_path: Path) -> None:
     with hostile_judge(well) as judge:
         gone = judge.base_url
-    unreachable = config(tmp_path, gone, ["100 calls", "1000000 tokens"])
-    async with stepped_collector(unreachable) as spans:
-        await spans.send(*rag_trace(0, answer=ANSWER))
-        await spans.pass_time(1)
+    async with stepped_collector(config(tmp_path, gone, *LIMITS)) as spans:
+        await judged(spans, 0)
         assert await spans.outcomes() == {"postponed:judge_unavailable": 1}
     assert spent(tmp_path) == (0, 0)
 
@@ -258,34 +231,6 @@ ABSURD: Mapping[str, object] = {
     "a text": "100 tokens",
 }
 """One of each kind; numbers of any kind are the subject of laws."""
-NOT_DOUBTED = {"no usage"}
-CALLS = 2
-
-
-def budget_config(folder: Path, url: str, *, tokens: int = 10_000_000) -> CollectorConfig:
-    return config_of(
-        folder,
-        judge={"use": "openai:m", "base_url": url, "sentinel_rate": 0},
-        budget={"live": {"month": ["1000 calls", f"{tokens} tokens"]}},
-    )
-
-
-def saying(usage: object) -> Callable[[Mapping[str, Any]], Said]:
-    return lambda body: Said(body=completion(body, usage))
-
-
-async def judged(spans: Stepped, *numbers: int) -> None:
-    for number in numbers:
-        await spans.send(*rag_trace(number, answer=ANSWER))
-    await spans.pass_time(1)
-
-
-async def booked(collector: Collector) -> dict[str, int]:
-    guards = collector.live.shared_evaluator.guarded.guards
-    assert guards is not None
-    assert guards.budget_guard is not None
-    status = await guards.budget_guard.ledger.status(guards.budget, now_ns=guards.clock.now_ns())
-    return {left.limit.removeprefix("month_"): left.spent for left in status.left()}
 
 
 def bounds(judge: HostileJudge) -> tuple[int, int]:
@@ -299,35 +244,28 @@ def bounds(judge: HostileJudge) -> tuple[int, int]:
 async def test_no_usage_opens_or_closes_a_budget(
     tmp_path: Path, usage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with hostile_judge(saying(ABSURD[usage])) as judge:
-        async with stepped_collector(budget_config(tmp_path, judge.base_url)) as spans:
+    with hostile_judge(lambda body: Said(body=completion(body, ABSURD[usage]))) as judge:
+        async with stepped_collector(config(tmp_path, judge.base_url, *LIMITS)) as spans:
             await judged(spans, 0)
-            first = await booked(spans.collector)
+            calls_of_one, tokens_of_one = spent(tmp_path)
             await judged(spans, 1, 2)
-            all_three = await booked(spans.collector)
+            calls, tokens = spent(tmp_path)
             assert await spans.outcomes() == {"judged": 3}
             ledger = await spans.collector.pipeline.store.ledger()
             readings = await spans.collector.vitals.readings()
         least, most = bounds(judge)
     assert (ledger.seen, ledger.adds_up) == (3, True)
-    assert all_three["calls"] == 3 * first["calls"] == 3 * CALLS == judge.requests
-    assert least <= all_three["tokens"] <= most
-    assert all_three["tokens"] > first["tokens"] > 0
+    assert calls == 3 * calls_of_one == judge.requests
+    assert least <= tokens <= most
+    assert tokens > tokens_of_one > 0
     doubted = {each.attributes["judge"]: each.value for each in readings["ragtrace.judge.usages_doubted"]}
-    assert doubted == {"judge": 0 if usage in NOT_DOUBTED else 3 * CALLS}
+    assert doubted == {"judge": 0 if usage == "no usage" else judge.requests}
     told = [record for record in caplog.records if "are capped" in record.message]
-    assert len(told) == (usage not in NOT_DOUBTED)  # once a judge
+    assert len(told) == (usage != "no usage")  # once a judge
     assert "x" * 20 not in caplog.text
     for span in spans.carriers():
-        assert all(0 <= _number(span.attributes[name]) <= most for name in TOKENS)
-
-
-TOKENS = (semconv.JUDGE_INPUT_TOKENS, semconv.JUDGE_OUTPUT_TOKENS)
-
-
-def _number(value: AttributeValue) -> int:
-    assert isinstance(value, int)
-    return value
+        for name in (semconv.JUDGE_INPUT_TOKENS, semconv.JUDGE_OUTPUT_TOKENS):
+            assert 0 <= int(str(span.attributes[name])) <= most
 
 
 numbers = st.none() | st.booleans() | st.text(max_size=3) | st.integers() | st.floats()
@@ -355,25 +293,11 @@ NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 ENDLESS = ["99999999999", "9" * 5_000, "86000", "Fri, 31 Dec 9999 23:59:59 GMT"]
 
 
-def waiting_config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
-    own: dict[str, Any] = {
-        "judge": {"use": "openai:m", "base_url": url, "sentinel_rate": 0},
-        "evaluate": {"retry_delays": ["10s", "60s"], "probe_delays": ["5s", "20s"], "deadline": "1h"},
-    }
-    for key, value in changes.items():
-        own[key] = {**own.get(key, {}), **value} if isinstance(value, Mapping) else value
-    return config_of(folder, **own)
+DELAYS = {"retry_delays": ["10s", "60s"], "probe_delays": ["5s", "20s"], "deadline": "10m"}
 
 
 def pausing(wait: str, *, status: int = 429) -> Said:
     return Said(status=status, headers={"Retry-After": wait})
-
-
-async def sent(spans: Stepped, *numbers: int) -> None:
-    """Send answers, and let them be queued and judged as far as that is possible now."""
-    for number in numbers:
-        await spans.send(*rag_trace(number, answer=ANSWER))
-    await spans.pass_time(1)
 
 
 @given(header=st.text() | st.from_regex(r"[+-]?\d*[.e]?\d*", fullmatch=True))
@@ -391,8 +315,8 @@ def test_any_text_asks_for_a_wait_that_has_an_end_or_for_none(header: str) -> No
 
 async def test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answers(tmp_path: Path) -> None:
     with hostile_judge(lambda _: pausing(ENDLESS[0])) as judge:
-        async with stepped_collector(waiting_config(tmp_path, judge.base_url)) as spans:
-            await sent(spans, 0, 1, 2)
+        async with stepped_collector(config(tmp_path, judge.base_url, evaluate=DELAYS)) as spans:
+            await judged(spans, 0, 1, 2)
             await spans.pass_time(5)
             assert await spans.outcomes() != {"judged": 3}
             judge.rule = well
@@ -407,10 +331,8 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
     tmp_path: Path,
 ) -> None:
     with hostile_judge(lambda _: pausing("99999999999", status=503)) as judge:
-        async with stepped_collector(
-            waiting_config(tmp_path, judge.base_url, evaluate={"deadline": "10m"})
-        ) as spans:
-            await sent(spans, *range(5))
+        async with stepped_collector(config(tmp_path, judge.base_url, evaluate=DELAYS)) as spans:
+            await judged(spans, *range(5))
             for _ in range(40):
                 await spans.pass_time(20)
             assert await spans.outcomes() == {"failed:judge_unavailable": 5}
@@ -421,10 +343,10 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
 
 async def test_that_nothing_is_judged_is_said_until_the_judge_is_back(tmp_path: Path) -> None:
     with hostile_judge(lambda _: pausing("99999999999")) as judge:
-        async with stepped_collector(waiting_config(tmp_path, judge.base_url)) as spans:
+        async with stepped_collector(config(tmp_path, judge.base_url, evaluate=DELAYS)) as spans:
             vitals = spans.collector.vitals
             before = await vitals.readiness()
-            await sent(spans, 0, 1)
+            await judged(spans, 0, 1)
             told = []
             for _ in range(3):  # before, at and after a probe: no gap in it ends an alert's `for`
                 ready = await vitals.readiness()

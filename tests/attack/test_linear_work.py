@@ -8,12 +8,10 @@ import gzip
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from ragtrace import semconv
 from ragtrace._row_fields import UnreadableValue, written_value
 from ragtrace.http import Body, UnreadableBody
 from ragtrace.judge import open_judge
@@ -25,10 +23,7 @@ from ragtrace.model import MetricFailure, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.records import RecordRow, record_of
 from ragtrace.sentences import split_sentences
-from ragtrace.traces.extract import extract_records
-from ragtrace.traces.trace import Trace
 from tests.attack.hostile_judge import Said, completion, hostile_judge
-from tests.rag_spans import rag_trace
 
 _LENGTH: Final = 16_000
 _TIMES: Final = 4
@@ -112,24 +107,6 @@ def slow_of(read: Callable[[str], object], frame: Callable[[str], str] = str) ->
 def test_work_grows_no_faster_than_the_text(reader: str) -> None:
     for name, frame in FRAMES.items():
         assert slow_of(READERS[reader], frame) == {}, name
-
-
-CONTENT: Final = [
-    (0, semconv.OUTPUT_MESSAGES),
-    (1, semconv.RETRIEVAL_DOCUMENTS),
-    (2, semconv.INPUT_MESSAGES),
-    (2, "input.value"),
-]
-
-
-@pytest.mark.parametrize(("place", "name"), CONTENT)
-def test_work_grows_no_faster_than_what_an_attribute_holds(place: int, name: str) -> None:
-    def read(text: str) -> None:
-        spans = list(rag_trace(0))
-        spans[place] = replace(spans[place], attributes={**spans[place].attributes, name: text})
-        extract_records(Trace.of(spans[0].trace_id, spans))
-
-    assert slow_of(read) == {}
 
 
 REPLIES: Final[Mapping[str, Callable[[int], str]]] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copy
 from signal import SIGKILL
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import pytest
@@ -96,7 +96,7 @@ def test_a_trace_that_hangs_every_process_is_set_aside_and_all_others_are_judged
 
 
 async def test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_too(tmp_path: Path) -> None:
-    spans = SHAPES["star"](300)
+    spans = star(300)
     impatient = config_of(tmp_path, assemble={"max_cpu": "1ms"})
     async with stepped_collector(impatient) as first:
         await first.send(*spans)
@@ -116,109 +116,42 @@ async def test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_
     assert [span.trace_id for span in second.carriers()] == [trace_id_of(1)]
 
 
-__all__ = ["SHAPES", "Shape"]
-
-Shape = Callable[[int], Sequence[Span]]
-"""Makes a trace of about so many spans."""
-
-_ROOT, _RETRIEVAL, _GENERATION = rag_trace(0)
-
-
-def _id(number: int) -> str:
-    return f"{number + 1:016x}"
+ROOT, RETRIEVAL, GENERATION = rag_trace(0)
+STEP = replace(ROOT, name="step", attributes={})
+"""A span that says nothing: a step of some framework."""
+LABEL = replace(ROOT, name="label", attributes={semconv.REFERENCE_ANSWER: "Refunds take 14 days."})
+CHAT = {"openinference.span.kind": "LLM", "input.value": "How long?", "output.value": "14 days."}
 
 
-def _step(number: int, parent: str | None) -> Span:
-    """Return a span that says nothing: a step of some framework."""
-    return replace(_ROOT, span_id=_id(number), parent_span_id=parent, name="step", attributes={})
+def hung(span: Span, number: int, below: int | None) -> Span:
+    """Give a span the id of its number, and hang it below another."""
+    parent = None if below is None else f"{below + 1:016x}"
+    return replace(span, span_id=f"{number + 1:016x}", parent_span_id=parent)
 
 
-def _call(number: int, parent: str | None) -> Span:
-    """Return a span that is a whole RAG call by itself."""
-    return replace(_ROOT, span_id=_id(number), parent_span_id=parent)
+def spine(size: int, of: Span = STEP) -> list[Span]:
+    """Return a root, and spans that each hang below the one before."""
+    return [hung(ROOT, 0, None), *(hung(of, number, number - 1) for number in range(1, size))]
 
 
-def _retrieval(number: int, parent: str | None) -> Span:
-    return replace(_RETRIEVAL, span_id=_id(number), parent_span_id=parent)
+def chain(size: int) -> list[Span]:
+    ends = ((RETRIEVAL, size - 2), (GENERATION, size - 1))
+    return [*spine(size - 2), *(hung(span, number, size - 3) for span, number in ends)]
 
 
-def _generation(number: int, parent: str | None) -> Span:
-    return replace(_GENERATION, span_id=_id(number), parent_span_id=parent)
+def star(size: int) -> list[Span]:
+    kinds = (STEP, RETRIEVAL, GENERATION)
+    return [hung(ROOT, 0, None), *(hung(kinds[number % 3], number, 0) for number in range(1, size))]
 
 
-def _reference(number: int, parent: str | None, linked: str) -> Span:
-    del linked
-    return replace(
-        _step(number, parent), attributes={semconv.REFERENCE_ANSWER: "Refunds take 14 days."}, name="label"
-    )
-
-
-def _spine(size: int, *, of: Callable[[int, str | None], Span] = _step) -> list[Span]:
-    """Return a root, and spans that each hang under the one before."""
-    return [_root(), *(of(number, _above(number)) for number in range(1, size))]
-
-
-def _root() -> Span:
-    return _call(0, None)
-
-
-def _above(number: int) -> str:
-    return _id(number - 1)
-
-
-def _chain(size: int) -> Sequence[Span]:
-    end = _id(size - 3)
-    return [*_spine(size - 2), _retrieval(size - 2, end), _generation(size - 1, end)]
-
-
-def _chain_that_goes_on(size: int) -> Sequence[Span]:
-    """A chain below a root that never comes: its calls are looked for again and again."""
-    return [
-        replace(span, parent_span_id="ee" * 8) if span.parent_span_id is None else span
-        for span in _spine(size)
-    ]
-
-
-def _chain_of_calls(size: int) -> Sequence[Span]:
-    return _spine(size, of=_call)
-
-
-def _chain_of_references(size: int) -> Sequence[Span]:
-    below = size // 2
-    labels = [_reference(number, _above(number), _id(0)) for number in range(below, size)]
-    return [*_spine(below), *labels]
-
-
-def _star(size: int) -> Sequence[Span]:
-    kinds = (_step, _retrieval, _generation)
-    return [_root(), *(kinds[number % 3](number, _id(0)) for number in range(1, size))]
-
-
-def _comb(size: int) -> Sequence[Span]:
-    """A spine on each span of which an answer hangs."""
-    spine = [_step(number, _above(number) if number else None) for number in range(size // 2)]
-    return [*spine, *(_call(size + number, _id(number)) for number in range(size // 2))]
-
-
-def _cycle_of_calls(size: int) -> Sequence[Span]:
-    return [_call(number, _id((number - 1) % size)) for number in range(size)]
-
-
-def _generations_alone(size: int) -> Sequence[Span]:
-    """Many calls of a model side by side, and nothing above or beside them."""
-    said = {"openinference.span.kind": "LLM", "input.value": "How long?", "output.value": "14 days."}
-    return [replace(_step(number, None), name="chat", attributes=said) for number in range(size)]
-
-
-SHAPES: Final[Mapping[str, Shape]] = {
-    "chain": _chain,
-    "chain that goes on": _chain_that_goes_on,
-    "chain of calls": _chain_of_calls,
-    "chain of references": _chain_of_references,
-    "star": _star,
-    "comb": _comb,
-    "cycle of calls": _cycle_of_calls,
-    "generations alone": _generations_alone,
+SHAPES: Mapping[str, Callable[[int], list[Span]]] = {
+    "chain": chain,
+    "chain of references": lambda size: spine(size, LABEL),
+    "star": star,
+    "cycle of calls": lambda size: [hung(ROOT, number, (number - 1) % size) for number in range(size)],
+    "generations alone": lambda size: [
+        hung(replace(STEP, name="chat", attributes=CHAT), number, None) for number in range(size)
+    ],
 }
 
 
@@ -254,7 +187,7 @@ def counted_steps() -> Iterator[list[int]]:
 
 async def cost(folder: Path, shape: str, size: int) -> int:
     """Count what a trace costs: taken in, waited for, read, judged and told."""
-    spans = list(SHAPES[shape](size))
+    spans = SHAPES[shape](size)
     random.Random(1).shuffle(spans)  # half of them come before their parents
     async with stepped_collector(config_of(folder)) as stepped:
         with counted_steps() as steps:
@@ -281,8 +214,8 @@ async def test_chains_of_4900_spans_are_judged_by_the_process_that_is_killed_and
     config = config_of(tmp_path, assemble={"quiet_period": "1s"})
     async with stepped_collector(config) as first:
         for number in range(3):
-            chain = [replace(span, trace_id=trace_id_of(number)) for span in SHAPES["chain"](4_900)]
-            await first.send(*chain)
+            spans = [replace(span, trace_id=trace_id_of(number)) for span in chain(4_900)]
+            await first.send(*spans)
             if number == 1:
                 await first.pass_time(2)
         assert await first.outcomes() == {"judged": 2}

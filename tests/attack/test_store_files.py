@@ -33,7 +33,6 @@ from tests.backends.process import eventually
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
-    post,
     request_of,
     running_collector,
     until,
@@ -185,7 +184,8 @@ class Hanging:
 
 @pytest.mark.parametrize("hang", HANGS)
 def test_a_process_whose_loop_hangs_ends_when_told_to_and_loses_nothing(hang: str, tmp_path: Path) -> None:
-    hanging = partial(settings_of, tmp_path, drain_timeout="500ms", log_format="json")
+    assemble = {"quiet_period": "2s", "deadline": "9s"}  # all are sent before one is judged
+    hanging = partial(settings_of, tmp_path, assemble=assemble, drain_timeout="500ms", log_format="json")
     mark = tmp_path / "hangs"
     (tmp_path / "judge.py").write_text(JUDGE.format(mark=str(mark), hang=HANGS[hang]))
     with collector_process(tmp_path, hanging(judge={"use": "./judge.py:open_it"})) as collector:
@@ -332,15 +332,6 @@ async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(t
         assert spans.collector.counters.snapshot()["traces_swept"] == 1
 
 
-ERRORS = {1: MemoryError(), 2: RuntimeError(), 4: asyncio.CancelledError()}
-PLACES = (
-    ("INSERT INTO slice",),
-    ("INSERT INTO slice", "ROLLBACK TO one"),
-    ("COMMIT",),
-    ("COMMIT", "ROLLBACK", "PRAGMA wal_checkpoint"),
-)
-
-
 class Failing(sqlite.SqliteDb):
     """The writer of spans fails once before each statement that begins as one named."""
 
@@ -370,26 +361,3 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, BaseException
     monkeypatch.setattr(sqlite, "SqliteDb", Failing)
     yield Failing.trouble
     Failing.trouble.clear()
-
-
-@pytest.mark.parametrize("places", PLACES, ids=" and ".join)
-async def test_what_was_acknowledged_is_there_whatever_a_commit_fails_with(
-    tmp_path: Path, trouble: dict[str, BaseException], places: tuple[str, ...]
-) -> None:
-    acknowledged = set()
-    async with running_collector(config_of(tmp_path, **idle_config(tmp_path))) as collector:
-        for number in range(6):
-            if number in ERRORS:
-                trouble |= dict.fromkeys(places, ERRORS[number])
-            answers = await asyncio.gather(
-                *(post(collector, request_of(*rag_trace(3 * number + one))) for one in range(3))
-            )
-            for one, answer in enumerate(answers):
-                if answer.status_code == 200:
-                    acknowledged.add(trace_id_of(3 * number + one))
-                else:
-                    assert (answer.status_code, answer.headers.get("retry-after")) == (503, "5")
-            trouble.clear()
-    assert {trace_id_of(number) for number in (0, 1, 2, 9, 10, 11, 15, 16, 17)} <= acknowledged
-    assert len(acknowledged) < 18
-    assert stored_traces(tmp_path / "store.db") >= acknowledged

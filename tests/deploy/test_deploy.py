@@ -273,15 +273,6 @@ def test_the_configuration_of_the_containers_is_fine(store: str | None, tmp_path
     )
 
 
-def test_the_containers_over_a_database_share_it_and_play_both_roles() -> None:
-    services = yaml.safe_load((COMPOSE / "many.yaml").read_text())["services"]
-    collectors = [services[name] for name in ("ragtrace", "evaluate")]
-    assert [each["command"][-1] for each in collectors] == ["ingest", "evaluate"]
-    assert collectors[0]["environment"] == collectors[1]["environment"]
-    of_names = {"@postgres/" in each["environment"]["RAGTRACE_STORE"] for each in collectors}
-    assert of_names == {"postgres" in services}
-
-
 def test_every_file_that_a_container_is_given_is_there() -> None:
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     mounts = [volume.partition(":")[0] for each in services.values() for volume in each.get("volumes", ())]

@@ -33,7 +33,7 @@ def judged_rows() -> Iterator[Sequence[str]]:
             f"`{story.start.environment.command}`",
             added_to(story),
             seen_in(story),
-            f"`{story.sees.span}`: {', '.join(story.sees.claims)}",
+            f"`{story.span}`: {story.claim}",
         )
 
 
@@ -62,8 +62,8 @@ def names_of_ragtrace(file: Path) -> Iterator[str]:
 
 
 def seen_in(story: Judged) -> str:
-    chunks = "1 chunk" if story.sees.chunks == 1 else f"{story.sees.chunks} chunks"
-    return f"question, {chunks}{' of the prompt' if story.sees.from_prompt else ''}, answer"
+    chunks = "1 chunk" if story.chunks == 1 else f"{story.chunks} chunks"
+    return f"question, {chunks}{' of the prompt' if story.from_prompt else ''}, answer"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
