@@ -57,13 +57,12 @@ def await_carriers(folder: Path, count: int) -> Sequence[Span]:
 
 
 def page(collector: CollectorProcess, path: str) -> Any:
-    return httpx.get(f"http://127.0.0.1:{collector.pages_port}{path}", timeout=PATIENCE_S).json()
+    return collector.page(path).json()
 
 
 def metric(collector: CollectorProcess, name: str) -> float:
     """Return the sum of a metric's series."""
-    url = f"http://127.0.0.1:{collector.pages_port}/metrics"
-    lines = httpx.get(url, timeout=PATIENCE_S).text.splitlines()
+    lines = collector.page("/metrics").text.splitlines()
     found = [line.rpartition(" ") for line in lines if line.startswith((f"{name}{{", f"{name} "))]
     assert found, name
     return sum(float(value) for _, _, value in found)
@@ -298,13 +297,7 @@ def test_another_receiver_stays_ready_without_a_broker(tmp_path: Path) -> None:
     with collector_process(tmp_path, config) as collector:
         told = await_trouble(collector, "nothing is read from Kafka")
         assert told["ready"] is True
-        sent = httpx.post(
-            f"http://127.0.0.1:{collector.http_port}/v1/traces",
-            content=encode(rag_trace(0)),
-            headers={"content-type": "application/x-protobuf"},
-            timeout=PATIENCE_S,
-        )
-        assert sent.status_code == httpx.codes.OK
+        assert collector.send(*rag_trace(0)).status_code == 200
         await_carriers(tmp_path, 1)
 
 

@@ -8,17 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.traces.otlp import encode
-from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
+from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger, JsonTrace
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
-from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 pytestmark = pytest.mark.slow
@@ -177,18 +174,11 @@ def hold_config(folder: Path, back_end: str) -> dict[str, Any]:
     return settings_of(folder, attach={"mode": "hold"}, export=export)
 
 
-def send(collector: CollectorProcess, request: bytes) -> None:
-    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-        channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(
-            request, timeout=PATIENCE_S
-        )
-
-
 def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path, jaeger: Jaeger) -> None:
     right = rag_trace(900, service="held-shop")
     wrong = rag_trace(901, answer=WRONG, service="held-shop")
     with collector_process(tmp_path, hold_config(tmp_path, jaeger.otlp_grpc)) as collector:
-        send(collector, encode([*right, *wrong]))
+        assert collector.send(*right, *wrong).status_code == 200
         for spans in (right, wrong):
             jaeger.wait_for_trace(spans[0].trace_id, spans=3)
     (found,) = jaeger.search("held-shop", {LABEL: "fail"})

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
 from tests.integration.cli.program import json_lines, run
@@ -28,7 +26,7 @@ def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def status(collector: CollectorProcess) -> dict[str, Any]:
-    page = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=PATIENCE_S).raise_for_status()
+    page = collector.page("/status").raise_for_status()
     found: dict[str, Any] = page.json()["collector"]
     return found
 
@@ -98,15 +96,6 @@ def default_config(folder: Path, **others: Any) -> Mapping[str, Any]:
     }
 
 
-def send(collector: CollectorProcess, number: int) -> None:
-    answer = httpx.post(
-        f"http://127.0.0.1:{collector.http_port}/v1/traces",
-        content=encode(rag_trace(number)),
-        headers={"content-type": "application/x-protobuf"},
-    )
-    assert answer.status_code == 200
-
-
 def judged(*options: str) -> int:
     """Count by the command what was judged."""
     result = run("ledger", "--json", *options)
@@ -126,7 +115,7 @@ def test_without_a_path_the_store_is_in_the_state_folder_and_commands_find_it(
     tmp_path: Path, state: Path
 ) -> None:
     with collector_process(tmp_path, default_config(tmp_path)) as collector:
-        send(collector, 0)
+        assert collector.send(*rag_trace(0)).status_code == 200
         eventually(lambda: judged() == 1, what="a judged answer")
         assert not (tmp_path / "ragtrace.db").exists()
         assert stat.S_IMODE(state.stat().st_mode) == 0o700

@@ -11,11 +11,9 @@ from pathlib import Path
 from time import time_ns
 from typing import Any
 
-import grpc
 import httpx
 import pytest
 
-from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.process import eventually
 from tests.integration.cli.program import json_lines, run, start
@@ -130,7 +128,6 @@ def test_an_export_without_reviews_says_where_they_come_from(folder: Path) -> No
     assert not Path("nothing.db").exists()
 
 
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 ANSWERS_IN_WEEK, WRONG_IN_WEEK = 60, 40
 
 
@@ -147,10 +144,9 @@ def test_a_bad_week_becomes_a_test_set_and_the_gate_says_when_it_is_mended(
     monkeypatch.chdir(tmp_path)
     config = settings_of(tmp_path, judge={"use": "scripted"}, ui={"listen": "127.0.0.1:0"})
     with collector_process(tmp_path, config) as collector:
-        with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-            for number in range(ANSWERS_IN_WEEK):
-                spans = rag_trace(number, start_ns=time_ns(), **asked(number))
-                channel.unary_unary(EXPORT)(encode(spans), timeout=PATIENCE_S)
+        for number in range(ANSWERS_IN_WEEK):
+            spans = rag_trace(number, start_ns=time_ns(), **asked(number))
+            assert collector.send(*spans).status_code == 200
         store = f"store:{tmp_path / 'store.db'}"
         judged = f"{ANSWERS_IN_WEEK}  100.0%  judged"
         eventually(lambda: judged in run("ledger", "--from", store).stdout, what="every verdict")

@@ -20,7 +20,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
-from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.open import open_store
@@ -140,7 +140,7 @@ def test_a_password_may_have_any_character_and_is_never_shown(postgres: Postgres
     assert "%XX for special characters" in refused(f"postgresql://hard:{SECRET}@{place}")
     with collector_process(tmp_path, config(address)) as collector:
         file = str(tmp_path / "collector.yaml")
-        told = [page(collector, path).text for path in ("/status", "/metrics", "/readyz", "/ledger")]
+        told = [collector.page(path).text for path in ("/status", "/metrics", "/readyz", "/ledger")]
         told += [
             run(*words, "--config", file).output
             for words in (["doctor"], ["ledger"], ["collector", "--check"])
@@ -211,21 +211,8 @@ def config(store: str) -> dict[str, object]:
     }
 
 
-def sent(collector: CollectorProcess, spans: Sequence[Span]) -> httpx.Response:
-    return httpx.post(
-        f"http://127.0.0.1:{collector.http_port}/v1/traces",
-        content=encode(spans),
-        headers={"content-type": "application/x-protobuf"},
-        timeout=PATIENCE_S,
-    )
-
-
-def page(collector: CollectorProcess, path: str) -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{collector.pages_port}{path}", timeout=PATIENCE_S)
-
-
 def judged(collector: CollectorProcess) -> int:
-    accounts = page(collector, "/ledger").json()["accounts"]
+    accounts = collector.page("/ledger").json()["accounts"]
     return sum(account["number"] for account in accounts if account["state"] == "judged")
 
 
@@ -236,10 +223,10 @@ def test_odd_names_texts_and_times_are_judged_on_both_engines(
     server: Postgres | None = request.getfixturevalue("postgres") if engine == "a server" else None
     traces = odd_traces()
     with collector_process(tmp_path, config(server.new_database() if server else "store.db")) as collector:
-        assert [sent(collector, spans).status_code for spans in traces] == [200] * len(traces)
+        assert [collector.send(*spans).status_code for spans in traces] == [200] * len(traces)
         eventually(lambda: judged(collector) == len(traces), what="verdicts")
         for spans in traces:
-            assert page(collector, f"/why/{spans[0].trace_id}").status_code == 200
+            assert collector.page(f"/why/{spans[0].trace_id}").status_code == 200
         shown = httpx.get(f"http://127.0.0.1:{collector.ui_port}/answers", follow_redirects=True)
         assert shown.status_code == 200
 
@@ -250,18 +237,18 @@ def test_a_full_database_puts_senders_off_and_goes_on_when_there_is_room(
     url = postgres.new_database()
     full = "RAISE SQLSTATE '53100' USING MESSAGE = 'could not extend file: No space left on device'"
     with collector_process(tmp_path, config(url)) as collector:
-        assert sent(collector, rag_trace(0)).status_code == 200
+        assert collector.send(*rag_trace(0)).status_code == 200
         eventually(lambda: judged(collector) == 1, what="a verdict")
         postgres.execute(
             f"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {full}; END $$;"
             "CREATE TRIGGER full_disk BEFORE INSERT ON ragtrace.slice EXECUTE FUNCTION fail()",
             url,
         )
-        answer = sent(collector, rag_trace(1))
+        answer = collector.send(*rag_trace(1))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert b"could not extend file: No space left on device: make room" in answer.content
         postgres.execute("DROP TRIGGER full_disk ON ragtrace.slice", url)
-        assert sent(collector, rag_trace(1)).status_code == 200
+        assert collector.send(*rag_trace(1)).status_code == 200
         eventually(lambda: judged(collector) == 2, what="both verdicts")
 
 
@@ -280,19 +267,19 @@ def test_senders_are_put_off_while_it_is_away_and_what_was_acknowledged_is_judge
     exporting = {**config(server.new_database()), "export": [{"endpoint": f"otlp-file:{out}"}]}
     with collector_process(tmp_path, exporting) as collector:
         for number in range(BEFORE):
-            assert sent(collector, rag_trace(number)).status_code == 200
+            assert collector.send(*rag_trace(number)).status_code == 200
         server.stop(signal.SIGINT)
         put_off(collector, server)
-        assert page(collector, "/livez").status_code == 200
+        assert collector.page("/livez").status_code == 200
         server.start()
         for number in range(BEFORE, ALL):
             eventually(
-                lambda number=number: sent(collector, rag_trace(number)).status_code == 200, what="a 200"
+                lambda number=number: collector.send(*rag_trace(number)).status_code == 200, what="a 200"
             )
         eventually(lambda: judged(collector) == ALL, what="verdicts")
         eventually(lambda: carriers(out) == Counter(map(trace_id_of, range(ALL))), what="each carrier once")
-        assert page(collector, "/readyz").status_code == 200
-        assert page(collector, "/ledger").json()["seen"] == ALL
+        assert collector.page("/readyz").status_code == 200
+        assert collector.page("/ledger").json()["seen"] == ALL
         assert collector.stop() == 0
     assert "Traceback" not in collector.log.read_text()
 
@@ -300,10 +287,10 @@ def test_senders_are_put_off_while_it_is_away_and_what_was_acknowledged_is_judge
 def put_off(collector: CollectorProcess, server: Postgres) -> None:
     """Send a trace and look at the pages while the database is away."""
     began = time.monotonic()
-    answer = sent(collector, rag_trace(BEFORE))
+    answer = collector.send(*rag_trace(BEFORE))
     assert time.monotonic() - began < BOUND_S
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    ready = page(collector, "/readyz")
+    ready = collector.page("/readyz")
     assert ready.status_code == 503
     (reason,) = ready.json()["reasons"]
     assert reason.startswith(f"the store postgresql://127.0.0.1:{server.port}/")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
@@ -30,7 +29,6 @@ from ragtrace.model import Usage
 from ragtrace.process import SystemClock
 from ragtrace.text import LONGEST_WAIT_S
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.operations.metrics import Measurement
 from ragtrace_collector.service.collector import Collector
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.replies import ANSWER
@@ -129,7 +127,7 @@ def test_a_limit_of_calls_holds_over_kills(tmp_path: Path) -> None:
 
 
 def is_spent(collector: CollectorProcess) -> bool:
-    told = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=30).json()
+    told = collector.page("/status").json()
     return bool(told["judges"]["judge"]["state"] == "over_budget")
 
 
@@ -339,32 +337,6 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
             ledger = await spans.collector.pipeline.store.ledger()
         assert (ledger.seen, ledger.adds_up) == (5, True)
         assert 5 < judge.requests <= 2 + 600 / 20
-
-
-async def test_that_nothing_is_judged_is_said_until_the_judge_is_back(tmp_path: Path) -> None:
-    with hostile_judge(lambda _: pausing("99999999999")) as judge:
-        async with stepped_collector(config(tmp_path, judge.base_url, evaluate=DELAYS)) as spans:
-            vitals = spans.collector.vitals
-            before = await vitals.readiness()
-            await judged(spans, 0, 1)
-            told = []
-            for _ in range(3):  # before, at and after a probe: no gap in it ends an alert's `for`
-                ready = await vitals.readiness()
-                stopped = {reading.attributes["why"]: reading.value for reading in await stops(spans)}
-                told.append((ready.is_judging, " ".join(ready.notes), stopped))
-                spans.clock.time_ns += 5_000_000_000
-            await spans.work()
-            judge.rule = well
-            await spans.pass_time(20)
-            after = await vitals.readiness()
-            assert await spans.outcomes() == {"judged": 2}
-    note = "nothing is judged, and answers wait on disk: failed:judge_unavailable"
-    assert told == [(False, note, {"failed": 1, "over_budget": 0})] * 3
-    assert [(each.is_judging, each.notes) for each in (before, after)] == [(True, ())] * 2
-
-
-async def stops(spans: Stepped) -> Sequence[Measurement]:
-    return (await spans.collector.vitals.readings())["ragtrace.judge.stopped"]
 
 
 async def test_a_back_end_that_asks_for_ever_gets_its_spans_when_it_takes_them(tmp_path: Path) -> None:

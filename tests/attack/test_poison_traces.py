@@ -16,13 +16,11 @@ from signal import SIGKILL
 from types import FrameType
 from typing import Any
 
-import grpc
 import pytest
 from click.testing import CliRunner
 
 from ragtrace import semconv
 from ragtrace.cli.app import cli
-from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ledger import MOST_CRASHES
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
@@ -51,9 +49,7 @@ def runaway_trace(number: int) -> Sequence[Span]:
 def send(collector: CollectorProcess, poison: Sequence[Span]) -> None:
     """Send one request with good answers, and among them the poison."""
     traces = [poison if number == POISON else rag_trace(number) for number in range(GOOD + 1)]
-    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
-        export(encode([span for trace in traces for span in trace]), timeout=30)
+    assert collector.send(*(span for trace in traces for span in trace)).status_code == 200
 
 
 def is_looked_at(folder: Path) -> bool:
