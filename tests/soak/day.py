@@ -33,7 +33,7 @@ from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process
-from tests.acceptance.test_crash import ANSWER
+from tests.acceptance.replies import ANSWER
 from tests.benchmarks.measured import Server
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.soak.judge import moody_judge

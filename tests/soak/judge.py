@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import NamedTuple
 
-from tests.acceptance.test_crash import REPLIES
+from tests.acceptance.replies import REPLIES
 from tests.planted import answered
 
 __all__ = ["moody_judge"]

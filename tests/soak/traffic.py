@@ -20,7 +20,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Scope, Span, Trace
-from tests.acceptance.test_crash import ANSWER
+from tests.acceptance.replies import ANSWER
 from tests.rag_spans import chat_span, rag_trace
 from tests.soak.sink import SpanId
 from tests.unit.traces.recordings import all_recordings

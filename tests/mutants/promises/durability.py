@@ -32,7 +32,7 @@ MUTANTS: Final = (
         old="        _lock_byte(descriptor)\n",
         new="        pass\n",
         tests=(
-            "tests/attack/test_doubled_collectors.py::test_a_second_collector_process_ends_with_what_to_do[by_hard_link]",
+            "tests/attack/test_store_files.py::test_a_second_collector_process_ends_with_what_to_do[by_hard_link]",
         ),
     ),
     *(

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _CALLS: Final = "ragtrace/judge/layers.py"
-_FAILED_TESTS: Final = "tests/attack/test_failed_calls.py"
+_FAILED_TESTS: Final = "tests/attack/test_judges.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -18,7 +18,7 @@ MUTANTS: Final = (
         file=_CALLS,
         old="            for watcher in _WATCHERS.get():\n",
         new="            for watcher in ():\n",
-        tests=("tests/attack/test_failed_calls.py::test_no_storm_of_failures_passes_a_limit_of_calls",),
+        tests=("tests/attack/test_judges.py::test_no_storm_of_failures_passes_a_limit_of_calls",),
     ),
     Mutant(
         promise="budget",
