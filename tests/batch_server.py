@@ -17,8 +17,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-__all__ = ["BatchServer", "Fault", "running_batch_server"]
-
 Json: TypeAlias = dict[str, Any]
 Answer: TypeAlias = tuple[int, Any]
 
@@ -67,7 +65,6 @@ class BatchServer:
 
     @property
     def sizes(self) -> list[int]:
-        """How many requests each batch had."""
         return [len(self._lines(batch["input_file_id"])) for batch in self.batches.values()]
 
     def handle(self, method: str, path: str, body: bytes) -> Answer | None:

@@ -21,8 +21,6 @@ from ragtrace.traces.trace import Trace
 from tests.typical_model import Habits
 from tests.unit.backfill.stored_traces import plain_trace, rag_trace
 
-__all__ = ["CORPORA", "Corpus"]
-
 _ROOT = Path(__file__).parents[1]
 _OTHERS = (
     "Bestellungen können innerhalb von vierzehn Tagen nach Erhalt der Ware zurückgegeben werden.",

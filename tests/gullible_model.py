@@ -30,16 +30,6 @@ from ragtrace.ports import JudgeRequest
 from ragtrace.sentences import split_sentences
 from tests.injections import MARK_ALL, Injection, injections
 
-__all__ = [
-    "chunks_in",
-    "completion",
-    "gullible_reply",
-    "numbered",
-    "running_gullible_model",
-    "running_model",
-    "sections",
-]
-
 _FENCED = re.compile(
     r"^<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)(?=\n<<[a-z]+ ?\d* (?P=code)>>)",
     re.DOTALL | re.MULTILINE,
@@ -57,7 +47,6 @@ _SURE, _UNSURE = 0.97, 0.03
 
 
 def gullible_reply(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a chat completion."""
     user = str(body["messages"][1]["content"])
     order = _order_in(user)
     if body.get("logprobs"):
@@ -119,18 +108,15 @@ def _bare(text: str) -> str:
 
 
 def sections(user: str) -> dict[str, str]:
-    """Part a prompt's material into what stands in each fence."""
     pattern = _FENCED if user.startswith("<<") else _PLAIN
     return {found["name"]: found["text"] for found in pattern.finditer(user)}
 
 
 def numbered(text: str) -> tuple[NumberedText, ...]:
-    """Read the numbered lines of a section."""
     return tuple(NumberedText(number=int(number), text=text) for number, text in _NUMBERED.findall(text))
 
 
 def chunks_in(found: Mapping[str, str]) -> tuple[NumberedText, ...]:
-    """Return the chunks among the sections."""
     named = ((name.split(), text) for name, text in found.items() if name.startswith("chunk "))
     return tuple(NumberedText(number=int(words[1]), text=text) for words, text in named)
 

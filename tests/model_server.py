@@ -28,8 +28,6 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["model_environment", "running_model_server"]
-
 DIMENSIONS = 256
 UNKNOWN = "I do not know."
 _CREATED = 1_760_000_000
@@ -101,7 +99,6 @@ class _Reply:
 
     @property
     def pieces(self) -> list[str]:
-        """The text in the pieces that a stream sends."""
         return re.findall(r"\s*\S+", self.text)
 
 

@@ -54,7 +54,6 @@ class Verifier:
     """``_name_or_path`` in its configuration."""
 
     def write(self, folder: Path, *, file: str = "model.onnx", **config: Any) -> Path:
-        """Write the folder of a model."""
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         onnx.save(_model(self), folder / file)
         _tokenizer().save(str(folder / "tokenizer.json"))

@@ -111,7 +111,6 @@ class LabeledClaim:
 
 
 def read_claims(path: str | Path) -> list[LabeledClaim]:
-    """Read a labeled file and compute the features of its claims."""
     return asyncio.run(_read_claims(path))
 
 
@@ -280,7 +279,6 @@ def _document(answer: LabeledAnswer) -> str:
 
 
 def fold_of(document: str) -> int:
-    """Return the fold of a document."""
     return int(hashlib.sha256(document.encode()).hexdigest(), 16) % _FOLDS
 
 

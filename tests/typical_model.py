@@ -23,8 +23,6 @@ from ragtrace.judge_forms import NumberedText
 from ragtrace.sentences import split_sentences
 from tests.gullible_model import chunks_in, completion, numbered, running_model, sections
 
-__all__ = ["Habits", "TypicalModel", "running_typical_model"]
-
 _REMINDED = "Your last reply left numbers out"
 _WORDS = re.findall(
     r"\w+",
@@ -74,7 +72,6 @@ class TypicalModel:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def reply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a chat completion."""
         messages = body["messages"]
         chance = Random(zlib.crc32(json.dumps(messages).encode()))
         user = str(messages[1]["content"])
@@ -182,7 +179,6 @@ def _part(text: str, which: int, of: int) -> str:
 
 @contextmanager
 def running_typical_model(habits: Habits) -> Iterator[TypicalModel]:
-    """Serve the model on a free loopback port until the block ends."""
     model = TypicalModel(habits=habits)
     with running_model(model.reply) as model.url:
         yield model

@@ -15,8 +15,6 @@ from ragtrace.traces.trace import Span
 from tests.backends.process import eventually, free_ports, running
 from tests.patience import PATIENCE_S
 
-__all__ = ["Phoenix", "running_phoenix"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phoenix:
@@ -43,11 +41,9 @@ class Phoenix:
         return self._data(f"/v1/projects/{project}/spans", {"limit": 1000})
 
     def span_ids(self, project: str) -> list[str]:
-        """Return their ids."""
         return [span["context"]["span_id"] for span in self.spans(project)]
 
     def annotations(self, project: str) -> list[dict[str, Any]]:
-        """Return what is said of a project's spans."""
         asked = {"span_ids": self.span_ids(project), "limit": 1000}
         return self._data(f"/v1/projects/{project}/span_annotations", asked)
 

@@ -14,8 +14,6 @@ from typing import TypeVar
 
 from tests.patience import PATIENCE_S
 
-__all__ = ["TEST_VARIABLES", "eventually", "free_ports", "is_listening", "running"]
-
 ResultT = TypeVar("ResultT")
 
 TEST_VARIABLES = ("RAGTRACE_BACKENDS", "RAGTRACE_REQUIRE_BACKENDS")

@@ -14,8 +14,6 @@ from tests.backends.binary import BACKENDS
 from tests.backends.process import eventually, free_ports, running
 from tests.patience import PATIENCE_S
 
-__all__ = ["Tempo", "running_tempo"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tempo:

@@ -91,7 +91,6 @@ class Case:
 
 
 def fate(injection: Injection, clean: Evaluation, attacked: Evaluation) -> str:
-    """Say what an order achieved."""
     if attacked.compromised:
         return "caught"
     before, after = supported(clean), supported(attacked)

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Server", "table"]
-
 _CPU_OF_PROCESS = 2
 """With the complement of a process id before it, Linux' clock of what all its threads ran, in nanoseconds."""
 _REST_S = 0.015
@@ -53,7 +51,6 @@ class Server:
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Write rows of the same columns as a markdown table."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([_shown(row[column]) for column in columns] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

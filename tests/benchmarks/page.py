@@ -28,7 +28,6 @@ TITLES: Final = {
     "backfill": "Back-fill",
     "answer_index": "The page's queries",
     "judge_cost": "Other tools' judging",
-    "store": "The store in PostgreSQL",
 }
 
 
@@ -44,12 +43,10 @@ def main(folder: Path = HISTORY) -> int:
 
 
 def written(page: str, history: Sequence[Entry]) -> str:
-    """Return the page with its generated part anew."""
     return _PART.sub(lambda _: generated(history), page)
 
 
 def generated(history: Sequence[Entry]) -> str:
-    """Return the part of the page that shows the history."""
     return "\n".join(map(_section, chapters(history, [each.name for each in BENCHMARKS])))
 
 
@@ -114,7 +111,6 @@ class Chapter:
 
     @property
     def last(self) -> Entry:
-        """An entry of the last run."""
         return max((row.last for row in self.rows), key=lambda entry: entry.measured)
 
 

@@ -96,7 +96,6 @@ class Scores(TraceServiceServicer):
     @classmethod
     @contextmanager
     def receiving(cls) -> Iterator[Scores]:
-        """Receive on a free port until the block ends."""
         scores, server = cls(), grpc.server(ThreadPoolExecutor(max_workers=2))
         add_TraceServiceServicer_to_server(scores, server)  # type: ignore[no-untyped-call]
         scores.endpoint = f"grpc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -260,7 +259,6 @@ async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) 
 
 
 async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int) -> float:
-    """Return the CPU ms of one."""
     await one()  # what is done once is not counted
     left = iter(range(number))
 

@@ -38,7 +38,6 @@ class Measurement:
     """Of the alternative's packages."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no ratio."""
         if not self.ratios:
             raise ValueError(f"{self.what!r} was measured in no round")
         if min(self.ratios) <= 0:
@@ -60,7 +59,6 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Return the kind of this machine."""
     return Machine(cpu=_cpu_model(), cores=os.cpu_count() or 1, system=platform.system())
 
 
@@ -84,7 +82,6 @@ def this_commit() -> str:
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of installed packages."""
     return {package: version(package) for package in packages}
 
 
@@ -165,17 +162,14 @@ class Entry:
 
     @property
     def series(self) -> Series:
-        """Of which ratio this is."""
         return Series(self.benchmark, self.what, self.alternative)
 
     @property
     def kind(self) -> Kind:
-        """With which entries this may be compared."""
         return Kind(self.machine, ".".join(self.versions["python"].split(".")[:2]))
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether others kept the machine busy."""
         return self.others > BUSY
 
 
@@ -277,7 +271,6 @@ def _read_file(path: Path) -> list[Entry]:
 
 
 def append(entries: Sequence[Entry], folder: Path = HISTORY) -> None:
-    """Write entries behind those that are there."""
     folder.mkdir(exist_ok=True)
     for entry in entries:
         with (folder / f"{entry.benchmark}.jsonl").open("a", encoding="utf-8") as file:

@@ -10,8 +10,6 @@ from typing import Final
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement
 
-__all__ = ["BENCHMARKS", "Benchmark"]
-
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
@@ -34,7 +32,7 @@ BENCHMARKS: Final = tuple(
         _benchmark,
         (
             *("startup", "capture", "judge_client", "ingest", "pipeline", "visible", "traffic", "backfill"),
-            *("answer_index", "judge_cost", "store"),
+            *("answer_index", "judge_cost"),
         ),
     )
 )

@@ -72,7 +72,6 @@ def apart(work: Callable[..., Any], *given: object) -> Any:
 
 
 def write(size: Size, is_int8: bool, folder: Path) -> None:
-    """Write the folder of an encoder of this size."""
     Verifier(window=WINDOW).write(folder)
     onnx.save(encoder(size), folder / "model.onnx")
     if is_int8:
@@ -80,7 +79,6 @@ def write(size: Size, is_int8: bool, folder: Path) -> None:
 
 
 def measured(size: Size, is_int8: bool, folder: Path, file: str, answers: int) -> dict[str, object]:
-    """Judge answers by the encoder in this folder."""
     cpu_s, claims = asyncio.run(_judged(folder, file, answers))
     return {
         "encoder": size.name,
@@ -107,7 +105,6 @@ async def _judged(folder: Path, file: str, answers: int) -> tuple[float, int]:
 
 
 def quantize(file: Path) -> None:
-    """Replace a model by its int8 form."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(file, file.with_suffix(".int8.onnx"), weight_type=QuantType.QInt8)

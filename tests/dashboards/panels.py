@@ -42,8 +42,6 @@ from tests.dashboards.frames import (
 from tests.dashboards.series import METRIC, MODEL_CHANGES, RANGE, Amount, gauge, label
 from tests.dashboards.traces import TraceSource
 
-__all__ = ["rows"]
-
 Panels = Sequence[Builder[dashboard.Panel]]
 
 _SHARE: Final = "percentunit"

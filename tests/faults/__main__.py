@@ -15,11 +15,8 @@ from tests.faults.catalogue import ENGINES, Engine, catalogue
 from tests.faults.scene import on
 from tests.faults.table import heading, rows
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the suite and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="faults whose name holds these words")
     parser.add_argument("--kills", type=int, default=200, help="at random moments (200)")

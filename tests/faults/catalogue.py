@@ -29,8 +29,6 @@ from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing
 from tests.faults.table import Fault, Grounds, Made, Try
 from tests.stores.place import PostgresPlace
 
-__all__ = ["ENGINES", "Engine", "catalogue"]
-
 Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
 ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 
@@ -198,7 +196,6 @@ def _at_statements(name: str, every: int, grounds: Grounds) -> Fault:
 
 
 def _statements(scene_of: Callable[[Ground], Scene], grounds: Grounds) -> int:
-    """Count the statements of an undisturbed run."""
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
         scene = scene_of(grounds(Path(folder)))
         scene.start()

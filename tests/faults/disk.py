@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Blow", "Kind", "Weather", "fail_where_told"]
-
 Kind = Literal["none", "killed", "io error", "full", "cut"]
 
 
@@ -34,15 +32,12 @@ class Weather:
         self._folder = folder
 
     def set(self, name: str) -> None:
-        """Begin."""
         (self._folder / name).touch()
 
     def clear(self, name: str) -> None:
-        """End."""
         (self._folder / name).unlink()
 
     def is_set(self, name: str) -> bool:
-        """Say whether it lasts."""
         return (self._folder / name).exists()
 
 

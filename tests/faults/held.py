@@ -10,8 +10,6 @@ from tests.faults.scene import Ground, Scene, Tally
 from tests.faults.servers import BackEnd
 from tests.rag_spans import rag_trace
 
-__all__ = ["HeldScene"]
-
 _SCORE: Final = f"{semconv.SCORE_PREFIX}faithfulness"
 
 

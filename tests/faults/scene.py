@@ -27,8 +27,6 @@ from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.stores.place import Place, PostgresPlace
 
-__all__ = ["Ground", "Scene", "Tally", "on"]
-
 _PAUSE_S: Final = 0.05
 
 
@@ -105,17 +103,14 @@ class Scene:
 
     @property
     def log(self) -> str:
-        """What the collectors have logged until now."""
         return (self.folder / "collector.log").read_text()
 
     @property
     def acknowledged(self) -> int:
-        """How many answers the collector said it has."""
         return len(self._acknowledged)
 
     @property
     def victim(self) -> Victim:
-        """The collector that runs."""
         assert self._victim is not None, "no collector was started"
         return self._victim
 
@@ -138,13 +133,11 @@ class Scene:
         return ""
 
     def stop(self) -> None:
-        """Let the collector shut down in order."""
         if self._victim is not None:
             self._victim.stop()
             self._victim = None
 
     def kill(self) -> None:
-        """Kill the collector."""
         if self._victim is not None:
             self._victim.kill()
 
@@ -154,7 +147,6 @@ class Scene:
         self._sent = answers
 
     def clock_is_off_by(self, seconds: int) -> None:
-        """Set the collectors' clock."""
         (self.folder / "clock").write_text(str(seconds))
 
     def send(self, answers: int) -> None:
@@ -182,7 +174,6 @@ class Scene:
                 self.revive()
 
     def await_traffic(self, *, answers: int) -> None:
-        """Return right when so many more answers are acknowledged."""
         with self._acknowledging:
             wanted = self.acknowledged + answers
             if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=PATIENCE_S):
@@ -194,7 +185,6 @@ class Scene:
         eventually(lambda: len(self._found()) > before, what="the next carrier")
 
     def revive(self) -> None:
-        """Start a collector where none runs."""
         if self._victim is None or not self._victim.is_alive():
             self.start()
 
@@ -225,7 +215,6 @@ class Scene:
         )
 
     def ledger(self) -> Ledger:
-        """Read the ledger."""
         with self.place.database.reading() as db:
             return read_ledger(db)
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 from ragtrace.traces.otlp import decode
 from tests.acceptance.judge_server import JudgeServer
 
-__all__ = ["BackEnd", "Mood", "MoodyJudge", "MoodyServer", "closing_all"]
-
 _HANG_S: Final = 3.0
 
 
@@ -52,11 +50,9 @@ class MoodyServer:
         self.set(Mood.WELL)
 
     def answer(self, body: bytes) -> bytes:
-        """Take a request and return the answer's body."""
         raise NotImplementedError
 
     def set(self, mood: Mood) -> None:
-        """Be so from now on."""
         self.mood = mood
         if mood is Mood.AWAY:
             self.close()
@@ -64,7 +60,6 @@ class MoodyServer:
             self._listen()
 
     def close(self) -> None:
-        """Stop listening."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -152,7 +147,6 @@ class MoodyJudge(MoodyServer):
 
 @contextmanager
 def closing_all(*servers: MoodyServer) -> Iterator[None]:
-    """Close the servers in the end."""
     try:
         yield
     finally:

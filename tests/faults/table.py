@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 from tests.faults.scene import Ground, Tally
 
-__all__ = ["Fault", "Grounds", "Made", "Row", "Try", "heading", "rows"]
-
 Grounds: TypeAlias = Callable[[Path], Ground]
 """Makes a ground with an empty store, and a folder that is not there yet."""
 Try: TypeAlias = Callable[[Ground], Tally]
@@ -58,7 +56,6 @@ class Row:
 
 
 def heading() -> str:
-    """Return the names of the columns."""
     return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
 
 

@@ -16,8 +16,6 @@ from ragtrace_collector.store import postgres
 from ragtrace_collector.store.postgres import PostgresDb, PostgresRows
 from tests.faults.disk import Blow
 
-__all__ = ["fail_on_the_wire"]
-
 _GONE_S: Final = 8
 """How long after its last heartbeat a collector is missed: a test does not wait for half a minute."""
 _FULL: Final = "DO $$ BEGIN RAISE EXCEPTION 'could not extend a file' USING ERRCODE = 'disk_full'; END $$"

@@ -9,8 +9,6 @@ from google.protobuf import json_format
 from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-__all__ = ["check_grpc_error", "check_http", "check_taken"]
-
 _REFUSED: Final = frozenset({400, 401, 403, 408, 413, 415})
 _LATER: Final = frozenset({429, 503})
 _TYPES: Final = {"application/json": "json", "application/x-protobuf": "protobuf"}

@@ -20,8 +20,6 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import encode, encode_json, parse_request
 from tests.rag_spans import rag_trace
 
-__all__ = ["Body", "bodies", "heavy_bodies"]
-
 Encoding = Literal["protobuf", "json"]
 
 _RECORDINGS: Final = Path(__file__).parents[1] / "data" / "recordings"

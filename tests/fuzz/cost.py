@@ -12,8 +12,6 @@ from typing import Final
 
 from tests.fuzz.bodies import Body
 
-__all__ = ["MOST_BYTES", "Meter", "unpacked_bytes"]
-
 MOST_BYTES: Final = 4 << 20
 """``receive.max_message_bytes`` of the collector under fire."""
 _CPU_S: Final = 0.5

@@ -9,8 +9,6 @@ from hypothesis.strategies import SearchStrategy
 from tests.fuzz.bodies import Body, bodies
 from tests.fuzz.target import Target
 
-__all__ = ["fire"]
-
 _SENTINEL_EVERY = 50
 
 

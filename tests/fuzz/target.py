@@ -25,8 +25,6 @@ from tests.fuzz.cost import MOST_BYTES, Meter, unpacked_bytes
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
-__all__ = ["Target", "running_target"]
-
 _EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _MOST_MEMORY_BYTES: Final = 512 << 20
 _STATUS_LINE: Final = re.compile(rb"(?:^|\n)HTTP/1\.1 (\d{3}) ")

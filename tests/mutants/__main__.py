@@ -15,8 +15,6 @@ from pathlib import Path
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.running import Fate, fate_of
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the mutants, print the table, and return the exit code."""

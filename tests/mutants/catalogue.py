@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CATALOGUE", "DoesNotApply", "Mutant"]
-
 
 class DoesNotApply(Exception):
     """The text that a mutant replaces does not stand in its file, once."""

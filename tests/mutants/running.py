@@ -17,8 +17,6 @@ from xml.etree import ElementTree
 from tests.mutants.catalogue import DoesNotApply, Mutant
 from tests.sharing import ROOT
 
-__all__ = ["Fate", "fate_of"]
-
 _LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info", "*.db*", "dist", "build"
 )

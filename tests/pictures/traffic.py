@@ -144,7 +144,6 @@ def _dated(spans: Sequence[Span], begins_ns: int, trace_id: str) -> Sequence[Spa
 
 
 def _worth_a_look(recorded: Sequence[Recorded]) -> Recorded:
-    """Return the answer whose wrong claim the demo shows."""
     return next(
         answer
         for answer in recorded

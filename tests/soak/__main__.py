@@ -21,7 +21,6 @@ _A_SECOND = 15.0
 
 
 def main() -> int:
-    """Run one soak and print what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=_A_SECOND, help="requests or traces a second")

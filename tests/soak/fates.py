@@ -10,8 +10,6 @@ from typing import NamedTuple
 from ragtrace_collector.store.database import Database
 from tests.soak.sink import Arrived, SpanId
 
-__all__ = ["Fate", "Fates", "differences"]
-
 _MOST_NAMED = 3
 _PAUSE_S = 2.0
 """A small part of ``store.retention``: no row is forgotten between two looks."""
@@ -41,7 +39,6 @@ class Fates:
             await asyncio.sleep(_PAUSE_S)
 
     def look(self) -> None:
-        """Read all rows."""
         with self.store.reading() as db:
             rows = db.execute("SELECT trace_id, span_id, state, stands, carrier FROM job").fetchall()
         self.pending = {SpanId(*row[:2]) for row in rows if row[2] != "ended"}

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from tests.acceptance.test_crash import REPLIES
 from tests.planted import answered
 
-__all__ = ["moody_judge"]
-
 _CYCLE_S = 60.0
 _DOWN_S = 6.0
 

@@ -22,8 +22,6 @@ from tests.soak.sink import FlakySink
 from tests.soak.traffic import LINGER_S, Traffic
 from tests.soak.watching import Flatness, Sample, Watch, flatness
 
-__all__ = ["KEY", "WARM_UP", "Report", "config_of", "measures_of", "soak"]
-
 KEY = "RAGTRACE_SOAK_KEY"
 WARM_UP = 1 / 3
 _EXPECTED_EVENTS = frozenset(

@@ -22,8 +22,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ragtrace import semconv
 from tests.backends.process import free_ports
 
-__all__ = ["Arrived", "FlakySink", "SpanId"]
-
 _UP_S, _DOWN_S = 40.0, 5.0
 
 
@@ -83,7 +81,6 @@ class FlakySink(TraceServiceServicer):
         came.digests.add(hashlib.sha256(span.SerializeToString(deterministic=True)).digest()[:8])
 
     def start(self) -> None:
-        """Listen."""
         self._server = grpc.server(ThreadPoolExecutor(max_workers=2))
         add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         self._server.add_insecure_port(self.endpoint)

@@ -25,8 +25,6 @@ from tests.rag_spans import chat_span, rag_trace
 from tests.soak.sink import SpanId
 from tests.unit.traces.recordings import all_recordings
 
-__all__ = ["LINGER_S", "Traffic", "Wire", "open_wire"]
-
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _PROTOBUF = {"content-type": "application/x-protobuf"}
 _LOST = "connection lost"
@@ -158,7 +156,6 @@ class Wire:
     client: httpx.AsyncClient
 
     async def by_grpc(self, body: bytes) -> str:
-        """Send by gRPC."""
         try:
             await self.export(body, timeout=30)
         except grpc.aio.AioRpcError as exc:
@@ -166,7 +163,6 @@ class Wire:
         return "OK"
 
     async def by_http(self, body: bytes, headers: Mapping[str, str] = _PROTOBUF) -> str:
-        """Send by HTTP."""
         try:
             answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
         except httpx.TransportError:  # a connection that was idle for too long, say

@@ -12,8 +12,6 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Flatness", "Sample", "Watch", "flatness", "shown"]
-
 _SPANS = "ragtrace_collector_spans"
 
 
@@ -84,7 +82,6 @@ class Flatness:
 
     @property
     def is_flat(self) -> bool:
-        """Whether it did not grow beyond what is allowed."""
         return self.growth <= self.allowed
 
 

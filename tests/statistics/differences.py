@@ -85,7 +85,6 @@ def _ends_of_samples(number: int, first: int, second: int) -> tuple[float, float
 
 
 def labels(only_first: float, both: float, only_second: float) -> Draw:
-    """Draw labels of pairs."""
 
     def draw(of: random.Random) -> tuple[float, float]:
         at = of.random() - both

@@ -49,7 +49,6 @@ class Saving:
 
 @cache
 def rows(name: str) -> tuple[dict[str, str], ...]:
-    """Return the answers of a set."""
     with Path(__file__).with_name("ragtruth_scores.csv").open() as file:
         return tuple(row for row in csv.DictReader(file) if row["set"] == name)
 

@@ -46,7 +46,6 @@ class Week:
     """Judged only because an answer near it was low: its probability is unknown."""
 
     def judged(self, values: Numbers | Truths, only: Truths | None = None) -> list[Weighed]:
-        """Return what a report has of these values."""
         wanted = self.is_judged if only is None else self.is_judged & only
         near = self.is_near if only is None else self.is_near & only
         known = np.flatnonzero(wanted)
@@ -63,7 +62,6 @@ class Week:
 
 
 def weeks(number: int, *, seed: int) -> Iterator[Week]:
-    """Yield weeks that are independent of each other."""
     draw = np.random.default_rng(seed)
     for _ in range(number):
         yield _week(draw, TRACES)

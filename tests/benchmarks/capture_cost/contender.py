@@ -20,13 +20,11 @@ class Contender:
     rounds: list[dict[str, float]] = field(default_factory=list)
 
     def told(self, order: str) -> Any:
-        """Give an order and wait for the measurement."""
         assert self.process.stdin is not None
         print(order, file=self.process.stdin, flush=True)
         return self.heard()
 
     def heard(self) -> Any:
-        """Wait for a line of JSON."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

@@ -29,7 +29,6 @@ class Load:
         self._at_once = at_once
 
     def requests(self, number: int) -> list[bytes]:
-        """Return new requests."""
         return [self._request() for _ in range(number)]
 
     async def drive(self, server: Server, requests: list[bytes]) -> float:

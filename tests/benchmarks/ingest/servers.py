@@ -17,18 +17,6 @@ from tests.backends.jaeger_server import running_jaeger
 from tests.backends.process import free_ports, is_listening, running
 from tests.benchmarks.measured import Server
 
-__all__ = [
-    "bare",
-    "binary_of",
-    "jaeger",
-    "otelcol",
-    "otelcol_modes",
-    "otelcol_version",
-    "phoenix",
-    "ragtrace",
-    "ragtrace_modes",
-]
-
 _FOREVER: Final = {"quiet_period": "1h", "deadline": "1h"}
 _NOTHING_READY: Final = {"assemble": _FOREVER}
 """Taking in alone is measured: nothing gets ready to be judged."""
@@ -36,7 +24,6 @@ _NOTHING_READY: Final = {"assemble": _FOREVER}
 
 @contextmanager
 def bare(protocol: str) -> Iterator[Server]:
-    """Run a receiver that parses and forgets."""
     command = [sys.executable, "-m", "tests.benchmarks.ingest.bare", protocol]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -119,7 +106,6 @@ def binary_of(name: str) -> Path:
 
 
 def otelcol_version() -> str:
-    """Return its version."""
     said = subprocess.run([binary_of("otelcol"), "--version"], stdout=subprocess.PIPE, text=True, check=True)
     return said.stdout.split()[-1]
 
@@ -152,7 +138,6 @@ def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, A
 def otelcol(
     binary: Path, name: str, protocols: Sequence[str], processors: Mapping[str, Any], exporters: Exporter
 ) -> Iterator[list[Server]]:
-    """Run an OpenTelemetry Collector."""
     with tempfile.TemporaryDirectory() as folder:
         ports = dict(zip(BOTH, free_ports(2), strict=True))
         file = Path(folder) / "otelcol.json"

@@ -56,7 +56,6 @@ class Cost:
 
 
 def main() -> None:
-    """Measure and print."""
     options = _options()
     contenders = _contenders(options.peers_python, options.records)
     with running_stub() as url:
@@ -94,7 +93,6 @@ def contender_named(name: str, peers_python: str, records: int) -> Contender:
 
 
 def ragtrace_beside(tool: str, records: int) -> Contender:
-    """Return ragtrace with the metrics that a tool has."""
     names = METRIC_NAMES if tool == "deepeval" else [name for name in METRIC_NAMES if name != "hallucination"]
     ours = contender_named("ragtrace", sys.executable, records)
     return replace(ours, metrics=len(names), arguments=names)

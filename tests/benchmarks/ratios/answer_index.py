@@ -187,7 +187,6 @@ async def _whole(index: AnswerIndex, scope: TrafficScope) -> None:
 
 
 async def _spent_s(query: Callable[[], Awaitable[object]]) -> float:
-    """Return the median of some runs."""
     spent = []
     for _ in range(_RUNS):
         start = time.perf_counter()
