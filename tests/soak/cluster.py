@@ -28,10 +28,8 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.pgbouncer import running_pgbouncer
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually, free_ports
-from tests.soak.fates import Fates, differences
-from tests.soak.judge import moody_judge
-from tests.soak.running import KEY
-from tests.soak.sink import FlakySink
+from tests.soak.fates import Fates, FlakySink, differences
+from tests.soak.judge import KEY, moody_judge
 from tests.soak.traffic import Traffic
 
 _PAUSED_S = 40.0
@@ -172,16 +170,11 @@ def soak_cluster(folder: Path, *, seconds: float, a_second: float, down_s: float
         fates.look()
         ledger = take_stock(fates.store)
     sink.stop()
-    torn = traffic.sent["answers torn apart"]
     found = [
         *(f"{number} times a collector answered {what}" for what, number in traffic.unexpected.items()),
         *(f"a collector ended with exit code {code}" for code in codes if code),
         *([] if ledger.adds_up else ["the ledger does not add up"]),
-        *(
-            []
-            if 0 <= ledger.seen - traffic.sent["answers"] <= torn
-            else [f"{traffic.sent['answers']} answers were sent, and {ledger.seen} are accounted for"]
-        ),
+        *traffic.differs_from(ledger),
         *differences(traffic.answers, fates, sink.arrived),
     ]
     return Report(

@@ -13,6 +13,7 @@ from tests.acceptance.judge_server import JudgeServer
 from tests.acceptance.replies import REPLIES
 from tests.backends.answering import Reply, answering
 
+KEY = "RAGTRACE_SOAK_KEY"
 _CYCLE_S, _DOWN_S = 60.0, 6.0
 _LONGER_THAN_JUDGE_TIMEOUT_S = 3.0
 

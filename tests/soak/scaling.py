@@ -27,7 +27,7 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.postgres_server import running_postgres
 from tests.backends.process import eventually, free_ports, is_listening
 from tests.rag_spans import rag_trace
-from tests.soak.running import KEY
+from tests.soak.judge import KEY
 
 _AT_ONCE: Final = 64
 _JUDGE_S: Final = 0.5

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.running import soak
-from tests.soak.watching import flatness
+from tests.soak.__main__ import flatness, soak
 
 pytestmark = pytest.mark.night
 
@@ -28,11 +27,8 @@ def test_what_a_back_end_loses_is_seen_and_named(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+ carriers were written, and did not come: .*[0-9a-f]{32}:[0-9a-f]{16}.*", fault)
 
 
-def test_what_grows_steadily_is_not_flat() -> None:
+def test_what_grows_steadily_is_not_flat_and_what_goes_up_and_down_is() -> None:
     leak = [(float(second), 100 + 0.05 * second) for second in range(600)]
-    assert not flatness("rss", leak, share=0.05, floor=8).is_flat
-
-
-def test_what_goes_up_and_down_is_flat() -> None:
     teeth = [(float(second), 100.0 + second % 60) for second in range(600)]
+    assert not flatness("rss", leak, share=0.05, floor=8).is_flat
     assert flatness("store", teeth, share=0.15, floor=4).is_flat

@@ -20,9 +20,10 @@ from ragtrace import semconv
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Scope, Span, Trace
-from tests.acceptance.test_crash import ANSWER
+from ragtrace_collector.ledger import Ledger
+from tests.acceptance.replies import ANSWER
 from tests.rag_spans import chat_span, rag_trace
-from tests.soak.sink import SpanId
+from tests.soak.fates import SpanId
 from tests.unit.traces.recordings import all_recordings
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -75,6 +76,11 @@ class Traffic:
                 tasks.create_task(self._one(wires))
                 due_s += self.random.expovariate(a_second)
                 await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+    def differs_from(self, ledger: Ledger) -> Iterator[str]:
+        """Say where so many answers were not sent."""
+        if not 0 <= ledger.seen - self.sent["answers"] <= self.sent["answers torn apart"]:
+            yield f"{self.sent['answers']} answers were sent, and {ledger.seen} are accounted for"
 
     async def _one(self, wires: Sequence[Wire]) -> None:
         (kind,) = self.random.choices(list(_SHARES), weights=list(_SHARES.values()))

@@ -7,7 +7,7 @@ trace. Answers near low scores are judged, too, without a known probability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -108,8 +108,3 @@ def _highest(rate: Numbers, trace: NDArray[np.int64], traces: int) -> Numbers:
 def truth() -> Week:
     """Return what the weeks are drawn from, as one week of four million traces."""
     return _week(np.random.default_rng(1), 4_000_000)
-
-
-def values_of(answers: Sequence[Weighed]) -> list[float]:
-    """Return the values as someone sees them who forgets how they were sampled."""
-    return [answer.value for answer in answers]
