@@ -201,7 +201,6 @@ def _route(method: str, path: str) -> str:
 
 
 def _file_in(form: bytes) -> bytes:
-    """Return the file in a form whose purpose is a batch."""
     boundary = form.partition(b"\r\n")[0]
     fields = [part.partition(b"\r\n\r\n") for part in form.split(boundary)[1:-1]]
     by_name = {head.lower().partition(b'name="')[2].partition(b'"')[0]: body for head, _, body in fields}

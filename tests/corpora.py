@@ -79,7 +79,6 @@ def _rows(path: str) -> list[dict[str, Any]]:
 
 
 def _mixed(chance: Random, number: int, *, passages: tuple[int, int], answers: tuple[int, int]) -> list[Call]:
-    """Make calls of passages and answers that need not belong together."""
     texts = [text for call in _sample() for text in call.passages]
     told = [str(call.answer) for call in _sample()]
     return [

@@ -74,7 +74,6 @@ def rag_trace(
 def chat_span(
     number: int, *, question: str, answer: str, parent: Span | None = None, service: str = "shop"
 ) -> Span:
-    """Return the span of one chat completion."""
     start_ns = (parent.start_ns if parent else START_NS) + 200 * _MS
     return Span(
         trace_id=trace_id_of(number),

@@ -196,7 +196,6 @@ def out_of_fold(claims: Sequence[LabeledClaim]) -> list[float]:
 def measured(
     claims: Sequence[LabeledClaim], support: Sequence[float]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the cuts reach on the statements of each file."""
     for file in dict.fromkeys(claim.file for claim in claims):
         rows = [
             (claim, p)
@@ -283,7 +282,6 @@ def fold_of(document: str) -> int:
 
 
 def saved(model: SupportModel, files: Sequence[str], figures: Mapping[str, Any]) -> str:
-    """Return the file's text."""
     content = {
         "name": model.name,
         "what": "a logistic regression: P(the chunks support the claim)",

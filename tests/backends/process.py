@@ -61,7 +61,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_listening(port: int) -> bool:
-    """Say whether a connection to the loopback port is accepted."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

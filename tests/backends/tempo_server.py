@@ -85,10 +85,7 @@ def running_tempo(
     command = [binary, f"-config.file={config}", "-config.expand-env=true"]
     with running(command, env=env, ready=lambda: _is_ready(url), log=log):
         yield Tempo(
-            otlp_grpc=f"127.0.0.1:{otlp_grpc}",
-            otlp_http=f"http://127.0.0.1:{otlp_http}",
-            url=url,
-            log=log,
+            otlp_grpc=f"127.0.0.1:{otlp_grpc}", otlp_http=f"http://127.0.0.1:{otlp_http}", url=url, log=log
         )
 
 

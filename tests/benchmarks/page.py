@@ -45,7 +45,6 @@ def main(folder: Path = HISTORY) -> int:
 
 
 def written(page: str, history: Sequence[Entry]) -> str:
-    """Return the page with its generated part anew."""
     return _PART.sub(lambda _: generated(history), page)
 
 

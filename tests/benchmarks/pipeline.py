@@ -127,12 +127,7 @@ def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[s
 
 
 @contextmanager
-def collector(
-    stub: str,
-    scores: Scores,
-    at_once: int,
-    store: Path | None = None,
-) -> Iterator[Server]:
+def collector(stub: str, scores: Scores, at_once: int, store: Path | None = None) -> Iterator[Server]:
     """Run the collector with the stub as its judge and its store in this file."""
     with tempfile.TemporaryDirectory() as folder, environment(OPENAI_API_KEY="none"):
         config: dict[str, Any] = {

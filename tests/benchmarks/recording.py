@@ -179,7 +179,6 @@ _ENTRY: Final = TypeAdapter(Entry)
 def entry_of(
     benchmark: str, measurement: Measurement, circumstances: Circumstances, *, others: float
 ) -> Entry:
-    """Return what the history keeps of a measurement."""
     ratios = measurement.ratios
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     versions = {"python": circumstances.python, "ragtrace": circumstances.commit, **measurement.versions}
@@ -252,7 +251,6 @@ def _entry(line: str, path: Path, number: int) -> Entry:
 
 
 def append(entries: Sequence[Entry], folder: Path = HISTORY) -> None:
-    """Write entries behind those that are there."""
     folder.mkdir(exist_ok=True)
     for entry in entries:
         with (folder / f"{entry.benchmark}.jsonl").open("a", encoding="utf-8") as file:

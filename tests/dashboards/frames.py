@@ -56,12 +56,7 @@ def _refs(asks: Sequence[Ask]) -> Sequence[tuple[str, Ask]]:
 
 
 def number_panel(
-    title: str,
-    text: str,
-    asks: Sequence[Ask],
-    *,
-    unit: str = "short",
-    width: int = 4,
+    title: str, text: str, asks: Sequence[Ask], *, unit: str = "short", width: int = 4
 ) -> stat.Panel:
     """Return big numbers: each query's of now."""
     panel = stat.Panel().title(title).description(text).unit(unit).span(width).height(4)

@@ -257,10 +257,7 @@ def _drift() -> Panels:
             "Judge drift",
             "When drift was detected, or the judge answered as another model.",
             changes,
-            {
-                "0": ("same", "green"),
-                "1": ("changed", "orange"),
-            },
+            {"0": ("same", "green"), "1": ("changed", "orange")},
         ),
         alerts_panel("Alerts of Prometheus and Grafana", "Those that fire, as for missed objectives."),
     )

@@ -238,7 +238,6 @@ def _be(server: MoodyServer, mood: Mood) -> None:
 
 
 def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
-    """Return the configuration of a collector that asks this judge."""
     return {
         "judge": {
             "use": "openai:rule",

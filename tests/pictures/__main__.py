@@ -22,7 +22,6 @@ _CHROMIUM = Path("/usr/bin/chromium")
 
 
 def main() -> int:
-    """Take all pictures."""
     parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
     parser.add_argument("--into", type=Path, default=_IMAGES, help="the folder for the pictures")
     parser.add_argument("--chromium", type=Path, default=Path(os.environ.get("CHROMIUM", _CHROMIUM)))

@@ -86,10 +86,7 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses:
     fates = Fates(store=store)
     sink.start()
     try:
-        with (
-            moody_judge(seed) as judge,
-            collector_process(folder, _config(folder, judge, sink)) as collector,
-        ):
+        with moody_judge(seed) as judge, collector_process(folder, _config(folder, judge, sink)) as collector:
             traffic = Traffic(ports=[(collector.grpc_port, collector.http_port)], random=Random(seed))
             samples = asyncio.run(_load(collector, traffic, fates, sink, seconds, a_second))
             code = collector.stop()
@@ -255,7 +252,6 @@ def _faults(
 
 
 def main() -> int:
-    """Run one soak and print what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=15.0, help="requests or traces a second")

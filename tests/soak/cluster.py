@@ -231,7 +231,6 @@ def _members(folder: Path, url: str, judge: str, sink: FlakySink) -> Iterator[Se
 
 
 def main() -> int:
-    """Run one and print what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.cluster", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=10.0, help="requests or traces a second")

@@ -78,7 +78,6 @@ class Traffic:
                 await asyncio.sleep(max(0.0, due_s - loop.time()))
 
     def differs_from(self, ledger: Ledger) -> Iterator[str]:
-        """Say where so many answers were not sent."""
         if not 0 <= ledger.seen - self.sent["answers"] <= self.sent["answers torn apart"]:
             yield f"{self.sent['answers']} answers were sent, and {ledger.seen} are accounted for"
 

@@ -62,7 +62,6 @@ class Coverage:
 
 
 def coverage_of(estimate: Estimate, target: float, *, number: int = WEEKS, seed: int = 0) -> Coverage:
-    """Count the weeks whose interval holds the target."""
     draw = np.random.default_rng(seed + 1_000_000)
     hits, width = 0, 0.0
     for week in weeks(number, seed=seed):

@@ -75,10 +75,7 @@ def saving(name: str, *, cheap: str, true: str) -> Saving:
         labeled += found.joined
         narrower += 1 - found.factor**-0.5
     return Saving(
-        answers=len(values),
-        labeled=labeled / _SPLITS,
-        covered=covered / _SPLITS,
-        narrower=narrower / _SPLITS,
+        answers=len(values), labeled=labeled / _SPLITS, covered=covered / _SPLITS, narrower=narrower / _SPLITS
     )
 
 

@@ -104,10 +104,7 @@ def logfire(sink: Sink) -> Recorder:
 
     exporter = BatchSpanProcessor(OTLPSpanExporter(endpoint=sink.traces))
     recorder = logfire.configure(
-        send_to_logfire=False,
-        console=False,
-        metrics=False,
-        additional_span_processors=[exporter],
+        send_to_logfire=False, console=False, metrics=False, additional_span_processors=[exporter]
     )
     return Recorder(call=partial(_logfire_call, recorder), flush=recorder.force_flush)
 
@@ -132,7 +129,6 @@ def _provider(exporter: SpanExporter) -> TracerProvider:
 
 
 def _bare_call(tracer: Tracer) -> None:
-    """Write every attribute that ragtrace writes."""
     start = {
         "gen_ai.operation.name": "invoke_workflow",
         "ragtrace.kind": "rag",
@@ -266,8 +262,7 @@ def _mlflow_call() -> Callable[[], object]:
                 chat.set_inputs({"model": MODEL, "messages": [{"role": "user", "content": PROMPT}]})
                 chat.set_outputs({"role": "assistant", "content": ANSWER})
                 chat.set_attribute(
-                    "mlflow.chat.tokenUsage",
-                    {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS},
+                    "mlflow.chat.tokenUsage", {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS}
                 )
             root.set_outputs(ANSWER)
 

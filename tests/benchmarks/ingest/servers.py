@@ -59,16 +59,11 @@ def ragtrace_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, 
         )
         for ratio in (0, 10)
     }
-    return {
-        **kept,
-        **forwarded,
-        "ragtrace, 10 % judged, forwards": (BY_GRPC, judged),
-    }
+    return {**kept, **forwarded, "ragtrace, 10 % judged, forwards": (BY_GRPC, judged)}
 
 
 @contextmanager
 def ragtrace(name: str, protocols: Sequence[str], changes: Mapping[str, Any]) -> Iterator[list[Server]]:
-    """Run the collector."""
     with tempfile.TemporaryDirectory() as folder:
         config = {
             "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},

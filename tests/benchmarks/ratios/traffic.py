@@ -12,14 +12,7 @@ from typing import Final
 
 from tests.benchmarks.measured import Server
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.pipeline import (
-    Scores,
-    collector,
-    configure,
-    new_answers,
-    running_stub,
-    send_all,
-)
+from tests.benchmarks.pipeline import Scores, collector, configure, new_answers, running_stub, send_all
 from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 3
@@ -78,7 +71,6 @@ def _send(server: Server, scores: Scores, requests: Sequence[bytes]) -> None:
 
 
 def bytes_in(store: Path) -> int:
-    """Return the size of the database with what its log holds."""
     address = f"{store.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as db:
         [(pages,)], [(free,)], [(size,)] = (

@@ -34,7 +34,6 @@ CALLS: Final = 2
 
 
 def measure(_: Peers) -> list[Measurement]:
-    """Measure the median and the 95th percentile at 50 % load."""
     p50, p95 = [], []
     with ExitStack() as stack:
         stub = stack.enter_context(running_stub())
