@@ -6,12 +6,12 @@ import http.client
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
@@ -30,26 +30,19 @@ from tests.stores.place import Place, PostgresPlace
 _PAUSE_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(NamedTuple):
     """What became of the answers of one try. All zeros is what was promised."""
 
-    lost: int
+    lost: int = 0
     """Acknowledged, and no carrier came."""
-    doubled: int
+    doubled: int = 0
     """Carriers beyond the one of an answer; in a file, also the same carrier twice."""
-    unaccounted: int
+    unaccounted: int = 0
     """Answers by which the ledger does not say what was acknowledged, or does not add up."""
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            lost=self.lost + other.lost,
-            doubled=self.doubled + other.doubled,
-            unaccounted=self.unaccounted + other.unaccounted,
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.lost or self.doubled or self.unaccounted)
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        return cls(*map(sum, zip(cls(), *tallies, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +282,7 @@ class HeldScene(Scene):
         """Count original spans, too: each must come, and never in two versions."""
         tally, versions = super().account(), self._versions()
         doubled = sum(number - 1 for number in versions if number)
-        return tally + Tally(lost=versions.count(0), doubled=doubled, unaccounted=0)
+        return Tally.sum([tally, Tally(lost=versions.count(0), doubled=doubled)])
 
     def _versions(self) -> list[int]:
         return [

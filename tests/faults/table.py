@@ -52,7 +52,7 @@ class Row:
         return f"{self.fault:<58} {self.tries:>5} {tally.lost:>5} {tally.doubled:>7} {tally.unaccounted:>11}"
 
     def __bool__(self) -> bool:
-        return bool(self.tally or self.broken)
+        return any(self.tally) or bool(self.broken)
 
 
 def heading() -> str:
@@ -77,6 +77,6 @@ def _attempt(one: Try, ground: Ground) -> Tally | str:
 
 def _row(fault: Fault, results: Sequence[Tally | str]) -> Row:
     broken = [each for each in results if isinstance(each, str)]
-    accounts = [each for each in results if isinstance(each, Tally)]
-    total = sum(accounts, Tally(lost=0, doubled=0, unaccounted=len(broken)))
+    accounts = [each for each in results if not isinstance(each, str)]
+    total = Tally.sum([Tally(unaccounted=len(broken)), *accounts])
     return Row(fault=fault.name, tries=len(results), tally=total, broken=broken, not_tried=fault.not_tried)

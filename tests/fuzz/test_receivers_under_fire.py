@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import fire
 from tests.fuzz.bodies import heavy_bodies
-from tests.fuzz.firing import fire
 from tests.fuzz.target import running_target
 
 pytestmark = pytest.mark.night
