@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
+
 from tests.patience import PATIENCE_S
 
 ResultT = TypeVar("ResultT")
@@ -66,6 +68,14 @@ def is_listening(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_ready(url: str) -> bool:
+    """Say whether an address answers that all is well."""
+    try:
+        return httpx.get(url, timeout=1).is_success
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager

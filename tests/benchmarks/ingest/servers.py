@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tests.acceptance.collector_process import collector_process
 from tests.backends.binary import BACKENDS
 from tests.backends.jaeger_server import running_jaeger
+from tests.backends.phoenix_server import running_phoenix
 from tests.backends.process import free_ports, is_listening, running
 from tests.benchmarks.measured import Server
 
@@ -173,23 +174,7 @@ def _otelcol_config(
 @contextmanager
 def phoenix(python: str, *, share: float) -> Iterator[Server]:
     """Run Phoenix's server with SQLite, from an environment that has ``arize-phoenix``."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        grpc, http = free_ports(2)
-        env = {
-            "PHOENIX_HOST": "127.0.0.1",
-            "PHOENIX_PORT": str(http),
-            "PHOENIX_GRPC_PORT": str(grpc),
-            "PHOENIX_WORKING_DIR": str(folder),
-            "PHOENIX_TELEMETRY_ENABLED": "false",
-        }
-        process = stack.enter_context(
-            running(
-                [python, "-m", "phoenix.server.main", "serve"],
-                env=env,
-                ready=lambda: all(map(is_listening, (grpc, http))),
-                log=folder / "log",
-                deadline_s=300,
-            )
-        )
-        yield Server(name="Phoenix", pid=process.pid, protocol="grpc", port=grpc, share=share)
+    with tempfile.TemporaryDirectory() as folder:
+        phoenix = running_phoenix([python, "-m", "phoenix.server.main"], Path(folder))
+        with phoenix as found:
+            yield Server(name="Phoenix", pid=found.pid, protocol="grpc", port=found.grpc, share=share)

@@ -16,7 +16,7 @@ from typing import Final
 from tests.benchmarks import judge_cost
 from tests.benchmarks.judge_cost.ours import METRIC_NAMES
 from tests.benchmarks.peers import Peers
-from tests.benchmarks.pipeline import LATENCY_S, configure, running_stub
+from tests.benchmarks.ratios.collector import LATENCY_S, configure, running_stub
 from tests.benchmarks.recording import Measurement
 
 ROUNDS: Final = 3
