@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -51,16 +51,6 @@ class Kafka:
         for created in admin.create_topics([new]).values():
             created.result(PATIENCE_S)
         return topic
-
-    def delete(self, *topics: str) -> None:
-        admin = self._admin()
-        for deleted in admin.delete_topics(list(topics)).values():
-            deleted.result(PATIENCE_S)
-
-    def config_of(self, topic: str) -> Mapping[str, str]:
-        admin = self._admin()
-        (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-        return {name: str(entry.value) for name, entry in found.result(PATIENCE_S).items()}
 
     def write(
         self, topic: str, *values: bytes | None, key: bytes | None = None, partition: int | None = None

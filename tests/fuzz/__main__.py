@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.bodies import Body, bodies, headers, metadata, odd_http
+from tests.fuzz.bodies import Body, bodies, headers, heavy_bodies, metadata, odd_http
 from tests.fuzz.target import Target, running_target
 
 _A_ROUND = 500
@@ -57,6 +57,8 @@ def main() -> None:
     print(f"seed {options.seed}")
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as folder, running_target(Path(folder)) as target:
+        for body in heavy_bodies():
+            target.post(body, {})
         rounds = 0
         while time.monotonic() < until:
             fire(target, requests=_A_ROUND, seed_number=options.seed + rounds)

@@ -78,11 +78,10 @@ class Report:
     """Everything that should not be so, in words."""
 
 
-def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses: float = 0.0) -> Report:
-    """Run it; the collector's files stay in the folder. ``loses`` is for tests of the soak itself: the share
-    of carriers that the back end acknowledges and throws away."""
+def soak(folder: Path, *, seconds: float, a_second: float, seed: int) -> Report:
+    """Run it; the collector's files stay in the folder."""
     os.environ[KEY] = "not-a-key"
-    sink, store = FlakySink(loses=loses), SqliteFile(folder / "store.db")
+    sink, store = FlakySink(), SqliteFile(folder / "store.db")
     fates = Fates(store=store)
     sink.start()
     try:

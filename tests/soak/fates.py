@@ -46,14 +46,13 @@ class Arrived:
 
 
 class FlakySink(TraceServiceServicer):
-    """An OTLP/gRPC receiver on one port, up and down again. It may lose a share of what it acknowledges."""
+    """An OTLP/gRPC receiver on one port, up and down again."""
 
-    def __init__(self, *, loses: float = 0.0) -> None:
+    def __init__(self) -> None:
         (port,) = free_ports(1)
         self.endpoint = f"127.0.0.1:{port}"
         self.arrived: dict[SpanId, Arrived] = {}
         """By the carrier's ids: the same one may come twice."""
-        self._loses = loses
         self._server: grpc.Server | None = None
 
     def Export(  # noqa: N802 -- the name in the proto file
@@ -66,8 +65,6 @@ class FlakySink(TraceServiceServicer):
         return ExportTraceServiceResponse()
 
     def _keep(self, span: Span) -> None:
-        if span.span_id[0] < 256 * self._loses:
-            return
         keys = [attribute.key for attribute in span.attributes]
         came = self.arrived.setdefault(
             SpanId(span.trace_id.hex(), span.span_id.hex()),

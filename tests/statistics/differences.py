@@ -140,21 +140,26 @@ def _samples(drawn: Sequence[tuple[float, float, float]]) -> Difference:
     return difference_of(newer, older)
 
 
-if __name__ == "__main__":
+def lines() -> Iterator[tuple[str, bool]]:
+    """Yield what was found, and whether it is as it should be."""
     for is_paired in (True, False):
+        kind = "pairs" if is_paired else "samples"
         for size in (30, 50, 100, 200):
             found = [(exact_coverage(size, truth, is_paired=is_paired), truth) for truth in shares()]
             many = [held for held, (falls, _, rises) in found if (falls + rises) * size >= FEW_TURNS]
             told = f"{min(many):.1%} to {max(many):.1%}, with few turns {max(found)[0]:.1%}"
-            print(
-                f"{'pairs' if is_paired else 'samples'} of {size}, even labels, exactly: {told}", flush=True
-            )
-    for name in DRAWN:
-        for is_paired in (True, False):
+            is_kept = min(found)[0] >= 0.94 and max(many) <= (0.965 if is_paired else 0.975)
+            yield f"{kind} of {size}, even labels, exactly: {told}", is_kept
+        for name in DRAWN:
             for is_weighted in (False, True):
-                kind = f"{'pairs' if is_paired else 'samples'}, {'weighted' if is_weighted else 'even'}"
                 held = {
                     size: coverage(name, size, is_paired=is_paired, is_weighted=is_weighted)
                     for size in (30, 50, 100, 200, 1_000)
                 }
-                print(f"{name}, {kind}: {', '.join(f'{n}: {c:.1%}' for n, c in held.items())}", flush=True)
+                told = ", ".join(f"{size}: {share:.1%}" for size, share in held.items())
+                is_kept = held[50] >= 0.915 and 0.93 <= held[200] <= 0.97
+                yield f"{name}, {kind}, {'weighted' if is_weighted else 'even'}: {told}", is_kept
+
+
+if __name__ == "__main__":
+    print("\n".join(line for line, _ in lines()))
