@@ -1,4 +1,7 @@
-"""An HTTP server on loopback that answers by a function."""
+"""An HTTP server on loopback that answers by a function.
+
+``python -m tests.backends.answering`` prints its port, and takes everything.
+"""
 
 from __future__ import annotations
 
@@ -96,3 +99,9 @@ def _handler_of(answer: Answer, *, keeps_alive: bool) -> type[BaseHTTPRequestHan
             """Say nothing."""
 
     return Handler
+
+
+if __name__ == "__main__":
+    with answering(lambda *_: Reply()) as url:
+        print(url.rpartition(":")[2], flush=True)
+        threading.Event().wait()

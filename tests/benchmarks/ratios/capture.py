@@ -69,7 +69,7 @@ def _beside_the_sdk(
 
 def _started(stack: ExitStack, names: Sequence[str], python: str) -> list[Contender]:
     """Start a sink and the contenders, which are ready."""
-    port = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
+    port = stack.enter_context(contending("sink", [sys.executable, "-m", "tests.backends.answering"])).heard()
     command = [python, "-m", f"{PACKAGE}.worker"]
     contenders = [
         stack.enter_context(
