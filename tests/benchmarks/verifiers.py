@@ -73,8 +73,9 @@ def write(size: tuple[int, int], is_int8: bool, folder: Path) -> None:
 def measured(folder: Path, file: str, answers: int) -> str:
     cpu_s, claims = asyncio.run(_judged(folder, file, answers))
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size_mb = (folder / "model.onnx").stat().st_size / 1e6
     return (
-        f"{(folder / 'model.onnx').stat().st_size / 1e6:.0f} MB, {cpu_s / claims * 1e3:.0f} ms of CPU a claim,"
+        f"{size_mb:.0f} MB, {cpu_s / claims * 1e3:.0f} ms of CPU a claim,"
         f" {claims / cpu_s:.1f} claims a second, {memory_mb:.0f} MB of memory"
     )
 
