@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -24,13 +25,14 @@ from tests.acceptance.replies import REPLIES
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
 from tests.faults.disk import FULL, READ_ONLY, Blow, Kind
-from tests.faults.scene import Ground, HeldScene, Scene, Tally
+from tests.faults.scene import Ground, Grounds, HeldScene, Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
-from tests.faults.table import Fault, Grounds, Made
 from tests.stores.place import PostgresPlace
 
 Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
 Strike: TypeAlias = Callable[[Scene], object]
+Try: TypeAlias = Callable[[Ground], Tally]
+"""Strikes a collector on a ground of its own, and gives account."""
 ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 
 LASTS_S: Final = 1.5
@@ -52,6 +54,22 @@ _STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], S
         "killed before statement n in hold mode": ("killed", HeldScene),
     },
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is done to a collector, in several tries."""
+
+    name: str
+    tries: Sequence[Try]
+    is_for_all: bool = False
+    """Whether it strikes what other tries use, too: then there is one try at a time."""
+    not_tried: str = ""
+    """Why it has no tries."""
+
+
+Made: TypeAlias = Callable[[Grounds], Fault]
+"""A fault, made when it is tried: of some the tries are not known before statements are counted."""
 
 
 def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: float) -> Mapping[str, Made]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
@@ -54,7 +54,11 @@ class Ground:
     """Of the store."""
 
 
-def on(server: Postgres | None) -> Callable[[Path], Ground]:
+Grounds: TypeAlias = Callable[[Path], Ground]
+"""Makes a ground with an empty store, and a folder that is not there yet."""
+
+
+def on(server: Postgres | None) -> Grounds:
     """Return what makes grounds on a server, or in files."""
 
     def ground(folder: Path) -> Ground:
