@@ -7,8 +7,6 @@ from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["ROOT", "TOGETHER", "BySharing"]
-
 ROOT: Final = Path(__file__).parents[1]
 
 TOGETHER: Final = {

@@ -14,13 +14,15 @@ import json
 import math
 import os
 import secrets
+import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -47,19 +49,22 @@ from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
+from tests.benchmarks.peers import Peers
+from tests.benchmarks.recording import Measurement, versions_of
 from tests.rag_spans import rag_trace
 
 EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LATENCY_S: Final = 0.5
 QUIET_S: Final = 1.0
 WARM_UP: Final = 20
+AT_ONCE: Final = 64
 SCORE: Final = f"{semconv.SCORE_PREFIX}faithfulness"
 
 
-def at_limit(stub: str, scores: Scores, latency_s: float, answers: int, at_once: int) -> tuple[float, float]:
+def at_limit(stub: str, scores: Scores, latency_s: float, answers: int) -> tuple[float, float]:
     """Measure the collector at its limit: evaluations a second, and CPU ms each."""
     configure(stub, latency_s=latency_s)
-    with collector(stub, scores, at_once) as server:
+    with collector(stub, scores) as server:
         asyncio.run(send_all(server, new_answers(WARM_UP), scores))
         before = server.at_rest()
         per_s = asyncio.run(send_all(server, new_answers(answers), scores))
@@ -96,7 +101,6 @@ class Scores(TraceServiceServicer):
     @classmethod
     @contextmanager
     def receiving(cls) -> Iterator[Scores]:
-        """Receive on a free port until the block ends."""
         scores, server = cls(), grpc.server(ThreadPoolExecutor(max_workers=2))
         add_TraceServiceServicer_to_server(scores, server)  # type: ignore[no-untyped-call]
         scores.endpoint = f"grpc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -128,18 +132,13 @@ def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[s
 
 
 @contextmanager
-def collector(
-    stub: str,
-    scores: Scores,
-    at_once: int,
-    store: Path | None = None,
-) -> Iterator[Server]:
+def collector(stub: str, scores: Scores, store: Path | None = None) -> Iterator[Server]:
     """Run the collector with the stub as its judge and its store in this file."""
     with tempfile.TemporaryDirectory() as folder, environment(OPENAI_API_KEY="none"):
         config: dict[str, Any] = {
             "receive": {"grpc": "127.0.0.1:0", "http": None},
             "assemble": {"quiet_period": f"{QUIET_S}s"},
-            "judge": {"use": "openai:stub", "base_url": f"{stub}/v1", "max_concurrency": at_once},
+            "judge": {"use": "openai:stub", "base_url": f"{stub}/v1", "max_concurrency": AT_ONCE},
             "export": [{"endpoint": scores.endpoint}],
             "store": {"path": str(store or Path(folder) / "store.db")},
             "telemetry": {"listen": None},
@@ -243,9 +242,9 @@ async def library(stub: str, answers: int, at_once: int) -> float:
         await judge.aclose()
 
 
-async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) -> float:
+async def floor(stub: str, bodies: Sequence[bytes], answers: int) -> float:
     """Post the requests of an evaluation and read the replies; return the CPU ms of all."""
-    connector = aiohttp.TCPConnector(limit=at_once)
+    connector = aiohttp.TCPConnector(limit=AT_ONCE)
     async with aiohttp.ClientSession(connector=connector) as session:
 
         async def one() -> None:
@@ -256,11 +255,10 @@ async def floor(stub: str, bodies: Sequence[bytes], answers: int, at_once: int) 
                     reply: Any = json.loads(await response.read())
                     assert reply["choices"]
 
-        return await measured(one, answers, at_once)
+        return await measured(one, answers, AT_ONCE)
 
 
 async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int) -> float:
-    """Return the CPU ms of one."""
     await one()  # what is done once is not counted
     left = iter(range(number))
 
@@ -273,3 +271,120 @@ async def measured(one: Callable[[], Awaitable[None]], number: int, at_once: int
         for _ in range(min(at_once, number)):
             tasks.create_task(work())
     return (time.process_time() - cpu_s) / number * 1e3
+
+
+PIPELINE_ROUNDS, PIPELINE_ANSWERS = 5, 150
+VISIBLE_ROUNDS, VISIBLE_ANSWERS = 3, 200
+TRAFFIC_ROUNDS: Final = 3
+FIRST: Final = 300
+"""Answers after which caches are full, and the growth is that of traffic."""
+FURTHER: Final = 1_000
+AT_A_TIME: Final = 100
+LOAD: Final = 0.5
+CALLS: Final = 2
+
+
+def pipeline(_: Peers) -> list[Measurement]:
+    """Measure an evaluation of the whole collector, and of the library alone, beside its requests alone."""
+    with ExitStack() as stack:
+        stub, scores = stack.enter_context(running_stub()), stack.enter_context(Scores.receiving())
+        bodies = asyncio.run(requests_of_one_evaluation(stub))
+        whole, alone = [], []
+        for _ in range(PIPELINE_ROUNDS):
+            _, whole_ms = at_limit(stub, scores, 0.0, PIPELINE_ANSWERS)
+            configure(stub, latency_s=0.0)
+            library_ms = asyncio.run(library(stub, PIPELINE_ANSWERS, AT_ONCE))
+            floor_ms = asyncio.run(floor(stub, bodies, PIPELINE_ANSWERS))
+            whole.append(whole_ms / floor_ms)
+            alone.append(library_ms / floor_ms)
+    return [
+        Measurement(
+            what=f"{what}, CPU an evaluation",
+            alternative=f"its {len(bodies)} requests by aiohttp",
+            ratios=tuple(ratios),
+            versions=versions_of(["aiohttp"]),
+        )
+        for what, ratios in (("the collector", whole), ("evaluate() alone", alone))
+    ]
+
+
+def visible(_: Peers) -> list[Measurement]:
+    """Measure how soon a score is on the trace: from the acknowledged spans to the score at the back end.
+
+    The collector first judges as fast as it can; then answers come at half that rate. The judge's two
+    latencies are the alternative: nobody can be sooner. The quiet period, in which a trace may get further
+    spans, is part of the time.
+    """
+    p50, p95 = [], []
+    with ExitStack() as stack:
+        stub, scores = stack.enter_context(running_stub()), stack.enter_context(Scores.receiving())
+        for _ in range(VISIBLE_ROUNDS):
+            most_a_second, _ = at_limit(stub, scores, LATENCY_S, VISIBLE_ANSWERS)
+            with collector(stub, scores) as server:
+                answers = new_answers(VISIBLE_ANSWERS)
+                took_s = asyncio.run(send_paced(server, answers, scores, LOAD * most_a_second))
+            cuts = statistics.quantiles(took_s, n=100)
+            p50.append(cuts[49] / (CALLS * LATENCY_S))
+            p95.append(cuts[94] / (CALLS * LATENCY_S))
+    return [
+        Measurement(
+            what=f"answer to score at 50 % load, {name}",
+            alternative=f"the judge's {CALLS} calls of {LATENCY_S:g} s (quiet period {QUIET_S:g} s)",
+            ratios=tuple(ratios),
+        )
+        for name, ratios in (("p50", p50), ("p95", p95))
+    ]
+
+
+def traffic(_: Peers) -> list[Measurement]:
+    """Measure what a thousand judged answers leave behind: bytes in the store, and memory that grows."""
+    disk, memory = [], []
+    with ExitStack() as stack:
+        stub, scores = stack.enter_context(running_stub()), stack.enter_context(Scores.receiving())
+        configure(stub, latency_s=0.0)
+        for _ in range(TRAFFIC_ROUNDS):
+            stored, grown = _left_behind(stub, scores)
+            disk.append(stored)
+            memory.append(grown)
+    return [
+        Measurement(
+            what="bytes in the store, an answer",
+            alternative="bytes received, an answer",
+            ratios=tuple(disk),
+            versions={"sqlite": sqlite3.sqlite_version},
+        ),
+        Measurement(
+            what=f"memory after {FURTHER:,} further answers",
+            alternative=f"memory after the first {FIRST}",
+            ratios=tuple(memory),
+            versions=versions_of(["grpcio"]),
+        ),
+    ]
+
+
+def _left_behind(stub: str, scores: Scores) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store.db"
+        with collector(stub, scores, store) as server:
+
+            def send(requests: Sequence[bytes]) -> None:
+                """Send some at a time, so that what waits is not measured."""
+                for start in range(0, len(requests), AT_A_TIME):
+                    asyncio.run(send_all(server, requests[start : start + AT_A_TIME], scores))
+                server.at_rest()
+
+            send(new_answers(FIRST))
+            bytes_before, memory_before = bytes_in(store), server.rss_mb()
+            send(requests := new_answers(FURTHER))
+            stored = (bytes_in(store) - bytes_before) / sum(map(len, requests))
+            return stored, server.rss_mb() / memory_before
+
+
+def bytes_in(store: Path) -> int:
+    address = f"{store.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as db:
+        [(pages,)], [(free,)], [(size,)] = (
+            db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "freelist_count", "page_size")
+        )
+    used: int = (pages - free) * size
+    return used
