@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, StatusCode
@@ -543,10 +543,26 @@ def envelopes() -> Iterator[Found]:
         ("text", PAID),
     ):
         yield (name, ONE, chat([parts("user", Q)], A, tool("search_docs", result), operation="invoke_agent"))
+    for name, output in (
+        ("list", dumped([{"page_content": PAID, "metadata": {}}])),
+        ("results", dumped({"results": [{"text": PAID, "score": 0.5}]})),
+        ("texts", dumped([PAID])),
+        ("mcp", dumped({"response": [{"type": "text", "text": dumped({"pageContent": PAID})}]})),
+        ("n8n", dumped([[{"json": {"documents": [{"content": PAID}]}, "pairedItem": 0}]])),
+        ("pair", dumped([[{"page_content": PAID}, 0.3]])),
+        ("rows", dumped([[1, PAID, 0.8]])),
+        ("by-id", dumped({"a": PAID})),
+        ("repr", f"[Document(metadata={{'source': 'a.md'}}, page_content='{PAID}')]"),
+        ("graphql", dumped({"data": {"Get": {"Docs": [{"content": PAID}]}}})),
+        ("text", PAID),
+    ):
+        found = {"openinference.span.kind": "RETRIEVER", "input.value": Q, "output.value": output}
+        yield f"retriever-{name}", ONE, oi("CHAIN", Q, A, node("retriever", found), oi_llm(Q, A))
 
 
 def streams() -> Iterator[Found]:
-    """Answers that are a part of what the user would have got."""
+    """Answers that are a part of what the user would have got, and streams that were recorded as they came."""
+    yield from _recorded_streams()
     system = parts("system", f"Answer from the context only.\n\nContext:\n{PAID}")
     left = Expected(incomplete="reader")
     failed = Expected(incomplete="error")
@@ -694,3 +710,65 @@ def held() -> tuple[Case, ...]:
         "negative": negatives(),
     }
     return tuple(case for kind, found in kinds.items() for case in cases_of(kind, found))
+
+
+def _recorded_streams() -> Iterator[Found]:
+    """The events of a model's stream, as lists, lines of JSON and server-sent events; whole, and without an end."""
+    pieces = [each + " " for each in A.split(" ")[:-1]] + [A.split(" ")[-1]]
+    openai = [
+        {"choices": [{"index": 0, "delta": {"content": each}, "finish_reason": None}]} for each in pieces
+    ]
+    openai.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    anthropic: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}}
+    ]
+    anthropic += [
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": each}} for each in pieces
+    ]
+    anthropic += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    responses = [{"type": "response.output_text.delta", "delta": each} for each in pieces]
+    responses += [{"type": "response.completed", "response": {"id": "r"}}]
+    ollama = [{"message": {"role": "assistant", "content": each}, "done": False} for each in pieces]
+    ollama += [{"message": {"role": "assistant", "content": ""}, "done": True}]
+    gemini = [
+        {"candidates": [{"content": {"parts": [{"text": each}]}, "finishReason": None}]} for each in pieces
+    ]
+    gemini[-1]["candidates"][0]["finishReason"] = "STOP"
+    bedrock = [{"contentBlockDelta": {"delta": {"text": each}}} for each in pieces]
+    bedrock += [{"messageStop": {"stopReason": "end_turn"}}]
+    vercel = [*({"type": "text-delta", "id": "1", "delta": each} for each in pieces), {"type": "finish"}]
+    cohere = [{"type": "content-delta", "delta": {"message": {"content": {"text": each}}}} for each in pieces]
+    cohere += [{"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}]
+    langchain = [{"type": "AIMessageChunk", "content": each} for each in pieces]
+    own = [{"token": each} for each in pieces]
+    cut = Expected(incomplete="breaks off before its end")
+    for name, events, ends in (
+        ("openai", openai, True),
+        ("anthropic", anthropic, True),
+        ("responses", responses, True),
+        ("ollama", ollama, True),
+        ("gemini", gemini, True),
+        ("bedrock", bedrock, True),
+        ("vercel", vercel, True),
+        ("cohere", cohere, True),
+        ("langchain", langchain, False),
+    ):
+        yield _streamed(f"list-{name}", dumped(events), ONE)
+        if ends:
+            yield _streamed(f"half-{name}", dumped(events[:3]), cut)
+    yield _streamed("lines", "\n".join(map(json.dumps, ollama)), ONE)
+    yield _streamed("sse", _sse(openai) + "data: [DONE]\n\n", ONE)
+    yield _streamed("sse-half", _sse(openai[:3]), cut)
+    yield _streamed("sse-named", "".join(f"event: {e['type']}\n{_sse([e])}" for e in anthropic), ONE)
+    yield _streamed("sse-own", _sse(own), ONE)
+    yield _streamed("sse-text", "".join(f"data: {each}\n\n" for each in pieces), ONE)
+    yield _streamed("tokens", dumped(pieces), ONE)
+
+
+def _sse(events: Sequence[object]) -> str:
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in events)
+
+
+def _streamed(name: str, output: str, expected: Expected) -> Found:
+    model = {"openinference.span.kind": "LLM", "input.value": Q, "output.value": output}
+    return name, expected, oi("CHAIN", Q, None, oi_retriever(Q, PAID), node("llm", model))
