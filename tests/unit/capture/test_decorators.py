@@ -107,20 +107,6 @@ async def test_the_readers_spans_are_not_the_streams_children(recorded: Any) -> 
     assert [span.parent for span in readers] == [None] * 6
 
 
-async def test_an_abandoned_stream_ends_its_span_incomplete(recorded: Any) -> None:
-    reading: Any = stream("Who?")
-    next(reading)
-    reading.close()
-    span = recorded.span("rag")
-    assert span.attributes[semconv.RAG_STREAM_COMPLETE] is False
-    assert span.status.is_unset
-    assert recorded.answer == "A"
-    reading = async_stream("Who?")
-    assert [await anext(reading), await anext(reading)] == ["A", "d"]
-    await reading.aclose()
-    assert [span.attributes[semconv.RAG_STREAM_COMPLETE] for span in recorded.spans] == [False] * 3
-
-
 def test_a_stream_read_in_changing_contexts_leaves_nothing_behind(
     recorded: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -166,12 +166,7 @@ async def test_a_request_without_a_question_is_told_once_and_counted(
         (['data: {"type":"text-delta","delta":"Ada"}\n\n', 'data: {"type":"finish"}\n\n'], "Ada"),
         (['data: {"type":"reasoning-delta","delta":"hm"}\n\n', 'data: "Ada"\n\n'], "Ada"),
         (["data: {no json\n\n"], "{no json"),
-        (["data: A\n\ndata: da"], "Ada"),
         (["data:", " is a word"], "data: is a word"),
-    ],
-    ids=[
-        *("text", "bytes split anywhere", "events", "responses", "ui", "thoughts", "broken", "no end"),
-        "no stream",
     ],
 )
 def test_server_sent_events_are_read_and_passed_on_unchanged(

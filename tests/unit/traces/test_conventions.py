@@ -82,15 +82,6 @@ def test_a_structured_result_of_pydantic_ai_is_the_answer_in_it_or_all_of_it() -
     assert answer('{"days": 14, "pages": [1]}') == '{"days": 14, "pages": [1]}'
 
 
-def test_the_model_of_an_embedding_is_not_the_answers() -> None:
-    model = {"langfuse.observation.model.name": "text-embedding-3-small"}
-    record = the_record(
-        a_span(1, attributes=observation("chain", input="How long?", output="14 days.")),
-        a_span(2, 1, attributes={**observation("embedding", input="long"), **model}),
-    )
-    assert record.model is None
-
-
 def test_what_turns_content_on_is_said_for_who_wrote_the_span() -> None:
     chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     span = replace(a_span(1, attributes=chat), scope=Scope(name="opentelemetry.instrumentation.openai"))
@@ -167,12 +158,6 @@ def test_decorated_function_that_returns_documents_is_judged_by_its_name() -> No
     gap = spans["log"].gap(Part.CONTEXT)
     assert gap is not None
     assert "'log'" in gap.detail
-
-
-def test_entity_of_a_search_result_is_read() -> None:
-    match = {"id": 7, "distance": "0.2", "entity": json.dumps({"text": "Within 14 days."})}
-    (chunk,) = the_record(workflow(), query(match, system="milvus", event="db.search.result")).chunks
-    assert (chunk.id, chunk.text, chunk.score) == ("7", "Within 14 days.", 0.2)
 
 
 def test_database_that_tells_no_results_leaves_a_gap_that_says_so() -> None:

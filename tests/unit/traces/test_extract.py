@@ -233,14 +233,6 @@ def test_evaluators_and_what_runs_under_them_are_never_judged(evaluator: Span) -
     assert "never evaluated" in beside.notes[0].text
 
 
-def test_pending_spans_of_logfire_are_ignored() -> None:
-    pending = chat(4, text="half", at=(30, 990), **{"logfire.span_type": "pending_span"})
-    assert (
-        the_record(a_span(1, attributes={WORKFLOW: "invoke_workflow"}), retrieval(), chat(), pending).answer
-        == ANSWER
-    )
-
-
 def test_generation_that_the_root_repeats_gives_the_model() -> None:
     title = chat(4, at=(910, 990), text="A title", **{"gen_ai.response.model": "small"})
     assert the_record(workflow(), retrieval(), chat(**{"gen_ai.response.model": "big"}), title).model == "big"
@@ -250,11 +242,6 @@ def test_same_id_with_another_text_is_another_chunk() -> None:
     twice = json.dumps([{"id": "faq.md", "content": "one"}, {"id": "faq.md", "content": "two"}])
     record = the_record(workflow(), retrieval(**{"gen_ai.retrieval.documents": twice}))
     assert [chunk.id for chunk in record.chunks] == ["faq.md", "faq.md#2"]
-
-
-def test_retrieval_after_the_answer_is_no_context() -> None:
-    late = retrieval(4, at=(950, 990), **{"gen_ai.retrieval.documents": documents(late="x")})
-    assert [chunk.id for chunk in the_record(workflow(), retrieval(), chat(), late).chunks] == ["d1"]
 
 
 def test_documents_without_an_id_are_named_after_their_metadata_or_text() -> None:

@@ -142,11 +142,6 @@ def test_result_cut_by_tempo_is_truncated(result: str) -> None:
     assert gap.reason is SkipReason.TRUNCATED
 
 
-def test_object_without_a_text_is_context_as_the_model_saw_it() -> None:
-    record = record_of(agent(), called_tool("lookup_order", '{"order": 7, "state": "sent"}'))
-    assert [chunk.text for chunk in record.chunks] == ['{"order": 7, "state": "sent"}']
-
-
 def test_other_tools_are_named_where_nothing_was_retrieved() -> None:
     record = record_of(agent(), called_tool("send_mail", "sent"))
     gap = record.gap(Part.CONTEXT)

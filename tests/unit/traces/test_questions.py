@@ -112,13 +112,6 @@ def test_a_reference_on_another_span_reaches_the_record(note: Span) -> None:
     assert (source.span_id, source.attribute) == (note.span_id, semconv.REFERENCE_ANSWER)
 
 
-def test_feedback_may_bring_the_reference_and_is_no_step_itself() -> None:
-    feedback = {semconv.OI_KIND: semconv.OI_EVALUATOR, semconv.FEEDBACK_NAME: "user_feedback"}
-    note = holder(parent=ROOT)
-    (record,) = records_of(*rag_trace(0), replace(note, attributes={**note.attributes, **feedback}))
-    assert record.reference == RIGHT
-
-
 def test_of_several_spans_the_last_is_believed() -> None:
     notes = holder(1, ROOT, text="First."), holder(3, ROOT, text="Last."), holder(2, ROOT, text="Second.")
     (record,) = records_of(*rag_trace(0), *notes)
