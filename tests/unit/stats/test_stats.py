@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace.sampling import keeps
 from ragtrace.stats import (
     CountedShare,
     JudgeErrors,
@@ -257,3 +259,32 @@ def test_effort_is_that_of_the_textbook() -> None:
     assert found.days == pytest.approx(7.0)
     doubled = detection_effort(0.90, 0.05, design_effect=2.0)
     assert (doubled.answers, doubled.dollars, doubled.days) == (1372, None, None)
+
+
+def population(seed: int, size: int = 20_000) -> list[tuple[str, float, float]]:
+    """Return trace ids with a score and the rate of their rule: rules look for answers that are bad."""
+    draw = random.Random(seed)
+    scores = [min(1.0, draw.betavariate(5, 1) if draw.random() > 0.2 else draw.random()) for _ in range(size)]
+    return [
+        (f"{draw.getrandbits(128):032x}", score, 1.0 if score < 0.3 else 0.5 if score < 0.6 else 0.05)
+        for score in scores
+    ]
+
+
+@pytest.mark.slow
+def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> None:
+    hits, errors = 0, []
+    for seed in range(40):
+        everything = population(seed, 4_000)
+        truth = sum(score for _, score, _ in everything) / len(everything)
+        kept = [
+            Weighed(score, rate, trace_id) for trace_id, score, rate in everything if keeps(trace_id, rate)
+        ]
+        found = weighted_mean(kept)
+        assert found is not None
+        hits += found.low <= truth <= found.high
+        errors.append(found.mean - truth)
+        assert abs(sum(each.value for each in kept) / len(kept) - truth) > 0.1  # unweighted, it is far off
+    bias, spread = sum(errors) / len(errors), math.sqrt(sum(error**2 for error in errors) / len(errors))
+    assert hits >= 36
+    assert abs(bias) < 3 * spread / math.sqrt(len(errors))
