@@ -261,7 +261,7 @@ def test_effort_is_that_of_the_textbook() -> None:
     assert (doubled.answers, doubled.dollars, doubled.days) == (1372, None, None)
 
 
-def population(seed: int, size: int = 20_000) -> list[tuple[str, float, float]]:
+def population(seed: int, size: int = 4_000) -> list[tuple[str, float, float]]:
     """Return trace ids with a score and the rate of their rule: rules look for answers that are bad."""
     draw = random.Random(seed)
     scores = [min(1.0, draw.betavariate(5, 1) if draw.random() > 0.2 else draw.random()) for _ in range(size)]
@@ -274,8 +274,8 @@ def population(seed: int, size: int = 20_000) -> list[tuple[str, float, float]]:
 @pytest.mark.slow
 def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> None:
     hits, errors = 0, []
-    for seed in range(40):
-        everything = population(seed, 4_000)
+    for seed in range(20):
+        everything = population(seed)
         truth = sum(score for _, score, _ in everything) / len(everything)
         kept = [
             Weighed(score, rate, trace_id) for trace_id, score, rate in everything if keeps(trace_id, rate)
@@ -286,5 +286,5 @@ def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> N
         errors.append(found.mean - truth)
         assert abs(sum(each.value for each in kept) / len(kept) - truth) > 0.1  # unweighted, it is far off
     bias, spread = sum(errors) / len(errors), math.sqrt(sum(error**2 for error in errors) / len(errors))
-    assert hits >= 36
+    assert hits >= 18
     assert abs(bias) < 3 * spread / math.sqrt(len(errors))
