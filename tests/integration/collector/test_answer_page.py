@@ -116,6 +116,16 @@ def test_the_finding_is_one_sentence(verdicts: tuple[Verdict, ...], fields: Any,
     assert said in get(answer_client(opened)).text
 
 
+def test_the_line_under_the_scores_begins_with_what_is_known() -> None:
+    opened = a_judged_trace().opened()
+    assert "UTC · shop · m · judged by openai:some-model" in get(answer_client(opened)).text
+    from_file = from_report(RIGHT)
+    bare = replace(from_file, record=replace(from_file.record, target=None))
+    text = get(answer_client(bare)).text
+    assert "judged by openai:some-model" in text
+    assert "· judged by" not in text
+
+
 def test_an_incidental_flaw_is_called_so_where_it_stands() -> None:
     flaw = replace(WRONG, label=VerdictLabel.UNSUPPORTED, material=False)
     page = get(answer_client(JudgedTrace().judged(a_result(flaw, RIGHT, score=0.9)).opened()))
