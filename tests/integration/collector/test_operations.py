@@ -26,6 +26,7 @@ from tests.integration.collector.running import (
     send_grpc,
     until,
 )
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 from tests.reading.kinds import node, spans_of
 from tests.reading.test_unread import FLAT
@@ -35,7 +36,8 @@ pytestmark = pytest.mark.slow
 
 
 async def get(collector: Collector, path: str, **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.operations.port}") as client:
+    url = f"http://127.0.0.1:{collector.operations.port}"
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
         return await client.get(path, headers=headers)
 
 

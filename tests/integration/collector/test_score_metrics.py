@@ -71,6 +71,7 @@ def queries() -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.night
 def test_prometheus_answers_every_query_of_the_docs(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     telemetry = {"listen": f"127.0.0.1:{port}"}
