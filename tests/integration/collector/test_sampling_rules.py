@@ -157,19 +157,6 @@ async def test_a_restart_neither_lifts_a_limit_nor_changes_rates(
     assert found.keys() & expected.keys()
 
 
-async def test_a_small_tenant_is_judged_beside_a_loud_one(tmp_path: Path, clock: StandingClock) -> None:
-    sample = {"ratio": 0.0, "tenant": "app.customer", "tenant_floor": 2}
-    loud = (trace_of(number, **{"app.customer": "loud"}) for number in range(30))
-    async with at(clock, tmp_path, **sample) as collector:
-        await take(collector, *loud)
-        await take(collector, trace_of(30, **{"app.customer": "small"}))
-        found = await judge(collector, tmp_path)
-    assert trace_id_of(30) in found
-    assert len(found) == 3
-    assert {each.attributes[semconv.SAMPLE_RULE] for each in found.values()} == {"tenant"}
-    assert {each.attributes[semconv.SAMPLE_PROBABILITY] for each in found.values()} == {1.0}
-
-
 NEAR = {"below": 0.5, "same": ["session"], "most": 2}
 WATCHED = {"ratio": 0.0, "rules": [{"name": "vip", "attributes": {"vip": True}}], "neighbours": NEAR}
 

@@ -60,16 +60,6 @@ def test_scope_narrows_everything_and_is_kept_in_every_link() -> None:
     assert client.get(listed[1]).text.count("/answers/00000000") == 1
 
 
-def test_tenant_sees_its_own_numbers_only() -> None:
-    rows = [a_row(n, minute=-n, tenant="acme" if n % 3 else "other") for n in range(1, 10)]
-    client = Pages(rows, [grant("rt_a", tenant="acme")]).client()
-    log_in(client, "rt_a")
-    page = text_of(client)
-    assert "Answers 6 with an evaluation" in page
-    assert 'value="other"' not in client.get("/").text
-    assert client.get("/?tenant=other").status_code == 404
-
-
 @pytest.mark.parametrize("is_down", [False, True], ids=["readable", "unreadable"])
 def test_collector_is_shown_if_there_is_one(is_down: bool) -> None:
     async def status(_: str | None) -> Mapping[str, object]:
