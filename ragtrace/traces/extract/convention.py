@@ -56,6 +56,7 @@ from ragtrace.traces.extract._payload import (
     handed_on,
     prompt_in,
     question_in,
+    returned_documents,
     texts_for_synthesis,
     tool_documents,
 )
@@ -550,7 +551,10 @@ class Reader:
             *self._found(self.table.documents or self.table.output, documents_in),
             *self._found(self.table.result, tool_documents),
         ]
-        return _completed(best(*found), found)
+        told = _completed(best(*found), found)
+        if role is Role.RETRIEVAL and not any(chunk.text for chunk in (told and told.value) or ()):
+            return best(*self._found(self.table.output, returned_documents)) or told
+        return told
 
     def _found(
         self, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]

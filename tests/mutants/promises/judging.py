@@ -13,7 +13,7 @@ _EVIDENCE: Final = "ragtrace/metrics/_evidence.py"
 _VERIFY: Final = "ragtrace/metrics/verify.py"
 _SCORING_TESTS: Final = "tests/unit/metrics/test_scoring.py"
 _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
-_CANARIES_TESTS: Final = "tests/unit/metrics/test_canaries.py"
+_CANARIES_TESTS: Final = "tests/unit/metrics/test_verify.py"
 _STEPS_TESTS: Final = "tests/unit/metrics/test_steps.py"
 
 _NLI_TESTS: Final = "tests/integration/judge/test_nli.py"

@@ -8,8 +8,8 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_ESTIMATES: Final = "tests/unit/stats/test_estimates.py"
-_REPORT: Final = "tests/unit/quality/test_report.py"
+_ESTIMATES: Final = "tests/unit/stats/test_stats.py"
+_REPORT: Final = "tests/unit/quality/test_quality.py"
 
 MUTANTS: Final = (
     Mutant(
