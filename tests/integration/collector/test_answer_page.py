@@ -118,10 +118,10 @@ def test_the_finding_is_one_sentence(verdicts: tuple[Verdict, ...], fields: Any,
 
 def test_the_line_under_the_scores_begins_with_what_is_known() -> None:
     opened = a_judged_trace().opened()
-    assert "UTC · shop · m · judged by openai:some-model" in get(site_of_answers(opened)).text
+    assert "UTC · shop · m · judged by openai:some-model" in get(answer_client(opened)).text
     from_file = from_report(RIGHT)
     bare = replace(from_file, record=replace(from_file.record, target=None))
-    text = get(site_of_answers(bare)).text
+    text = get(answer_client(bare)).text
     assert "judged by openai:some-model" in text
     assert "· judged by" not in text
 

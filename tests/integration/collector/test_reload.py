@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace_collector.service.collector import Collector
 from tests.acceptance.judge_server import JudgeServer, running_judge
-from tests.acceptance.test_crash import ANSWER, REPLIES
+from tests.acceptance.replies import ANSWER, REPLIES
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
