@@ -112,6 +112,10 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (lexical["name"], floor["name"]) == ("lexical:lexical-v4", "floor:word-share")
     assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
+    assert {to for found in floor["claims"]["confusion"].values() for to in found} == {
+        "supported",
+        "unsupported",
+    }
 
 
 def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ PAID, BLUE = "Refunds are paid within 14 days.", "Our shop is blue, as it was."
 FIRST, SECOND = "Rückzahlungen 🎉 take 14 days.", "The shop is blue."
 A = f"{FIRST} {SECOND}"
 BOTH = [(FIRST, ["faq"]), (SECOND, ["shop"])]
+BOTH_PARTS = [(f"{FIRST} ", ["faq"]), (SECOND, ["shop"])]
 ONE = [(SECOND, ["shop"])]
 
 
@@ -73,6 +74,26 @@ def _located(key: str, index: int, cited: str) -> dict[str, Any]:
     return {"type": kind, "cited_text": cited[:24], key: index, "document_title": "T", "file_id": None}
 
 
+def converse(*parts: tuple[str, str]) -> dict[str, Any]:
+    """Return a reply of Bedrock's Converse, whose blocks hold a part of the answer with its citations."""
+    blocks = [
+        {
+            "citationsContent": {
+                "content": [{"text": said}],
+                "citations": [
+                    {
+                        "title": "handbook",
+                        "sourceContent": [{"text": source}],
+                        "location": {"documentChar": {"documentIndex": 0, "start": 0, "end": len(source)}},
+                    }
+                ],
+            }
+        }
+        for said, source in parts
+    ]
+    return {"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": "end_turn"}
+
+
 def document(text: str) -> dict[str, Any]:
     return {
         "type": "document",
@@ -122,6 +143,7 @@ def shapes() -> Iterator[tuple[str, Node, Sequence[tuple[str | None, list[str]]]
     part = {"textResponsePart": {"text": SECOND, "span": {"start": start, "end": end - 1}}}
     cited = {"generatedResponsePart": part, "retrievedReferences": [{"content": {"text": BLUE}}]}
     yield "bedrock", rag(llm({"output": {"text": A}, "citations": [cited]})), ONE
+    yield "bedrock-converse", rag(llm(converse((f"{FIRST} ", PAID), (SECOND, BLUE)))), BOTH_PARTS
     utf16 = supported(SECOND, 1, unit=("utf-16-le", 2))
     yield "gemini-counted-by-javascript", rag(llm(gemini(utf16))), ONE
 
@@ -216,6 +238,18 @@ def test_what_a_provider_cites_for_a_sentence_is_judged(tmp_path: Path) -> None:
     assert "it cites [faq], which does not support it" in reasons
     assert "it cites nothing" in reasons
     assert "1 of 2 cited claims" in shown
+
+
+def test_what_bedrock_s_converse_cites_is_judged(tmp_path: Path) -> None:
+    reply = converse((f"{REFUNDS} ", "Refunds take 14 days."), (OPEN, "Shoes cost 9 euros."))
+    found = retrieval(doc(FAQ, "faq"), doc(HOURS, "hours"))
+    # without an answer on the span above, the blocks are the answer
+    events, shown = backfilled(tmp_path, langfuse("chain", Q, None, found, llm(reply)))
+    assert results(events, "citation_precision")["gen_ai.evaluation.score.value"] == 1 / 2
+    assert "1 of 2 cited claims" in shown
+    (alone := tmp_path / "alone").mkdir()
+    _, shown = backfilled(alone, langfuse("chain", Q, None, found, llm(converse((REFUNDS, REFUNDS)))))
+    assert "1 cited claim supported by what it cites" in shown
 
 
 def test_a_source_whose_text_is_not_recorded_leaves_its_claims_undecided(tmp_path: Path) -> None:

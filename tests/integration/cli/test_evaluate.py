@@ -32,6 +32,7 @@ from tests.integration.judge.test_endpoints import serving as serving_strict
 from tests.likely_judge import LIKELY
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
+from tests.tiny_verifiers import Verifier
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, trace_id, write_traces
 from tests.unit.backfill.stored_traces import rag_trace as stored_trace
 from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
@@ -555,6 +556,45 @@ def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
     result = run("evaluate", cases, "--judge", "scripted", *asked)
     assert result.exit_code == 2
     assert "'step' is named twice" in result.stderr
+
+
+def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
+    cases, kept, config = (
+        write(tmp_path / "cases.jsonl", ROW_CRITERIA),
+        tmp_path / "kept.db",
+        tmp_path / "c.yaml",
+    )
+    criterion = f"{{name: next_step, criterion: '{NEXT}'}}"
+    config.write_text(f"judge: {{use: lexical}}\nevaluate: {{metrics: [faithfulness, {criterion}]}}\n")
+    asked = ("--criterion", f"next_step={NEXT}")
+    run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked, "--transcripts", str(kept))
+    verifier = f"nli:{Verifier(family='hhem').write(tmp_path / 'model')}"
+    for judge, command in (
+        ("lexical", ("evaluate", cases, *asked)),
+        ("lexical", ("evaluate", cases, "--config", str(config))),
+        ("lexical", ("rejudge", "--transcripts", str(kept), "--judge", "lexical")),
+        ("lexical", ("calibrate", labeled(tmp_path), "--judge", "lexical")),
+        ("nli", ("evaluate", cases, *asked, "--judge", verifier)),
+    ):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (2, ""), command
+        told = f"the judge `{judge}` compares texts and cannot answer a criterion: name a language model"
+        assert " ".join(result.stderr.split()).count(told) == 1, command
+
+
+def test_kept_criteria_pass_by_another_rule_together_or_alone(tmp_path: Path) -> None:
+    cases, kept = write(tmp_path / "cases.jsonl", ROW_CRITERIA), str(tmp_path / "judged.db")
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}")
+    run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked, "--transcripts", kept)
+    again = ("rejudge", "--transcripts", kept, "--json", "--threshold", "0")
+    (told,) = json_lines(run(*again).stdout)
+    assert {each["metric"]: each["to_pass"] for each in told["metrics"]} == {
+        "faithfulness": 0,
+        "next_step": 0,
+        "thanks": 1,
+    }
+    (told,) = json_lines(run(*again, "--metrics", "thanks").stdout)  # it was asked with the other
+    assert (told["not_in_transcript"], [each["to_pass"] for each in told["metrics"]]) == (0, [1])
 
 
 def labeled(folder: Path) -> str:
