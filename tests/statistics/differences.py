@@ -148,7 +148,7 @@ def lines() -> Iterator[tuple[str, bool]]:
             found = [(exact_coverage(size, truth, is_paired=is_paired), truth) for truth in shares()]
             many = [held for held, (falls, _, rises) in found if (falls + rises) * size >= FEW_TURNS]
             told = f"{min(many):.1%} to {max(many):.1%}, with few turns {max(found)[0]:.1%}"
-            is_kept = min(found)[0] >= 0.94 and max(many) <= (0.965 if is_paired else 0.975)
+            is_kept = min(found)[0] >= 0.94 and max(many) <= 0.965
             yield f"{kind} of {size}, even labels, exactly: {told}", is_kept
         for name in DRAWN:
             for is_weighted in (False, True):
