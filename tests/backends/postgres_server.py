@@ -31,7 +31,6 @@ class Postgres:
 
     @property
     def address(self) -> str:
-        """Its address, without a database."""
         return f"postgresql://ragtrace@127.0.0.1:{self.port}"
 
     @property
