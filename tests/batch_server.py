@@ -52,7 +52,6 @@ class BatchServer:
     on_request: Callable[[int, str, str], object] = lambda _number, _route, _moment: None
     """Is told of each request as it comes (``before``) and is done but not answered (``after``). What is not
     ``None`` cuts the line."""
-    keeps_files: bool = True
     charged: Counter[str] = field(default_factory=Counter)
     batches: dict[str, Json] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class BatchServer:
             case "retrieve":
                 return self._retrieve(path.rpartition("/")[2])
             case "content":
-                found = self.files.get(path.split("/")[3]) if self.keeps_files else None
+                found = self.files.get(path.split("/")[3])
                 return (200, found) if found is not None else (404, {"error": {"code": None}})
             case "export":
                 self.exports.append(body)

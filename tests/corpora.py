@@ -42,7 +42,6 @@ class Corpus:
     """Traces besides, without a RAG call."""
 
     def traces(self) -> list[Trace]:
-        """Store the answers, one a trace."""
         found = [
             rag_trace(
                 number,

@@ -44,12 +44,11 @@ class Verifier:
     window: int = 512
     outputs: int | None = None
     """How many numbers it gives, if not those of its family."""
-    nan_for: Literal["nothing", "all", "negated"] = "nothing"
+    nan_for: Literal["nothing", "all"] = "nothing"
     """For which pairs it gives NaN."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     overflows: bool = False
     """Its numbers are too large for float16."""
-    has_token_types: bool = False
     name: str = ""
     """``_name_or_path`` in its configuration."""
 
@@ -139,10 +138,7 @@ def _model(of: Verifier) -> Any:
     found = _compared(graph, of)
     output = _half(graph, of, _numbers(graph, of, found))
     graph.nodes.append(helper.make_node("Identity", [output], ["logits"]))
-    inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if of.has_token_types else [])]
-    if of.has_token_types:  # used, so that it must be given
-        types = graph.node("Identity", "token_type_ids")
-        graph.nodes[-1].output[0] = types
+    inputs = ["input_ids", "attention_mask"]
     kind = {"float16": TensorProto.FLOAT16}.get(of.precision, TensorProto.FLOAT)
     made = helper.make_graph(
         graph.nodes,
@@ -215,8 +211,7 @@ def _numbers(graph: Graph, of: Verifier, found: _Compared) -> str:
         return graph.node("Concat", *ends, axis=-1)
     entailed = graph.line(found.share, _SURE, _HALF)
     if of.nan_for != "nothing":
-        bad = found.negated if of.nan_for == "negated" else graph.constant(1.0)
-        entailed = graph.node("Add", entailed, graph.node("Sqrt", graph.node("Neg", bad)))
+        entailed = graph.node("Add", entailed, graph.node("Sqrt", graph.constant(-1.0)))
     zero = graph.times(entailed, graph.constant(0.0))
     against = graph.line(graph.times(found.share, found.negated), 32.0, 0.4)
     by_label = {"entailment": entailed, "contradiction": against}

@@ -123,7 +123,6 @@ def train(claims: Sequence[LabeledClaim], *, name: str = "") -> SupportModel:
 
 
 def _fitted(inputs: Numbers, labels: Numbers, weights: Numbers) -> list[float]:
-    """Return the coefficients of a logistic regression, by Newton's method."""
     found = np.zeros(inputs.shape[1])
     ridge = np.eye(len(found)) * _RIDGE
     ridge[0, 0] = 0.0

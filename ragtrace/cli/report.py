@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +13,6 @@ from ragtrace.cli.options import (
     FILE,
     RangeOptions,
     command,
-    duration,
     group,
     metrics_shown_option,
     named,
@@ -50,12 +48,6 @@ class FigureOptions:
         type=click.Choice(DIMENSIONS),
         help="Also by group. `cause` is the hop that failed, `source` the document of a chunk: 500"
         " answers, drawn at random, are opened for it.",
-    )
-    baseline: timedelta | None = option(
-        "--baseline",
-        metavar="DURATION",
-        parse=duration,
-        help="Compare with this much time before --since, such as 7d.",
     )
     judge: str | None = option("--judge", metavar="JUDGE", help="Verdicts of this judge only.")
     cheap: str | None = option(
@@ -113,7 +105,7 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
     \b
     Examples:
       ragtrace report
-      ragtrace report --config collector.yaml --by service --baseline 7d
+      ragtrace report --config collector.yaml --since 7d --by service
       ragtrace report --by prompt_version --out report.html
       ragtrace report --from tempo:http://localhost:3200 --since 24h --by hour
       ragtrace report --judge openai:gpt-4o-mini --cheap lexical --json
@@ -123,7 +115,7 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
     run_report(place, figures, output)
 
 
-BY: Final = ("prompt_version", "model", "service", "release")
+BY: Final = ("prompt_version", "model", "service", "release", "day", "week")
 """`ragtrace.quality.comparing.DIMENSIONS`."""
 
 
@@ -190,6 +182,7 @@ def compare(a: str, b: str, compared: ComparedOptions, output: CompareOutput) ->
     Examples:
       ragtrace compare main.jsonl branch.jsonl --fail-if 'worse by more than 0.02'
       ragtrace compare v1 v2 --by prompt_version --from store:ragtrace.db
+      ragtrace compare 2026-W46 2026-W47 --by week --from store: --since 14d
       ragtrace compare judged.db#gpt-4o-mini judged.db#gpt-4.1 --out comment.md
     """
     from ragtrace.cli.report_run import run_compare

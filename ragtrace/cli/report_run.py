@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +60,6 @@ from ragtrace.quality.compared import (
     title,
 )
 from ragtrace.quality.comparing import (
-    DIMENSIONS,
     NONE,
     ComparedAnswer,
     ComparedSide,
@@ -70,14 +68,13 @@ from ragtrace.quality.comparing import (
     changed_claims,
     claims_of,
     compare,
+    group_of,
     newest_answers,
 )
 from ragtrace.quality.report import is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
-    change,
-    compared,
     disputes,
     effort,
     ledger,
@@ -115,14 +112,13 @@ class Times:
     now_ns: int
     since_ns: int | None
     until_ns: int
-    baseline_ns: int | None
 
     @classmethod
-    def of(cls, place: RangeOptions, source: str | None, *, baseline: timedelta | None = None) -> Times:
+    def of(cls, place: RangeOptions, source: str | None) -> Times:
         """Return the range that the options name.
 
         Raises:
-            ConfigError: it is empty, or the baseline has no end.
+            ConfigError: it is empty.
         """
         is_file, now_ns = _is_file(source), SystemClock().now_ns()
         since = place.since or (None if is_file else Moment(DEFAULT_SINCE))
@@ -130,16 +126,7 @@ class Times:
         until_ns = place.until.at(now_ns) if place.until else now_ns
         if since_ns is not None and since_ns >= until_ns:
             raise ConfigError(f"--since {since} is not before --until {place.until or 'now'}")
-        if baseline is not None and since_ns is None:
-            raise ConfigError("--baseline needs --since: where does it end?")
-        length_ns = int(baseline.total_seconds() * 1e9) if baseline else 0
-        baseline_ns = since_ns - length_ns if since_ns is not None and length_ns else None
-        return cls(now_ns=now_ns, since_ns=since_ns, until_ns=until_ns, baseline_ns=baseline_ns)
-
-    @property
-    def first_ns(self) -> int | None:
-        """Where the reading begins."""
-        return self.since_ns if self.baseline_ns is None else self.baseline_ns
+        return cls(now_ns=now_ns, since_ns=since_ns, until_ns=until_ns)
 
 
 def _is_file(source: str | None) -> bool:
@@ -224,7 +211,7 @@ async def _searched(
 
     async for summary in find_answers(
         source,
-        since_ns=times.first_ns or 0,
+        since_ns=times.since_ns or 0,
         until_ns=times.now_ns + _DAY_NS,
         service=service,
         access=given,
@@ -248,7 +235,7 @@ def run_report(place: RangeOptions, figures: FigureOptions, output: ReportOutput
         ReadError: the place cannot be read.
     """
     request = _request(figures)
-    times = Times.of(place, place.source, baseline=figures.baseline)
+    times = Times.of(place, place.source)
     report = asyncio.run(_report(place, figures, request, times))
     if output.out is not None:
         if output.out.suffix.lower() == ".html":
@@ -295,16 +282,15 @@ async def _report(
     options: RangeOptions, figures: FigureOptions, request: ReportRequest, times: Times
 ) -> QualityReport:
     async with open_place(options, options.source, times) as place:
-        scope = TrafficScope(since_ns=times.first_ns, until_ns=times.until_ns, service=options.service)
+        scope = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
         has_screen = place.screened is not None
-        found, baseline = request.collector(joins_screen=has_screen), request.collector()
-        notices = place.notices + await _collect(place.index, scope, times, found, baseline)
+        found = request.collector(joins_screen=has_screen)
+        notices = place.notices + await _collect(place.index, scope, found)
         if place.screened is not None and request.cheap is None:
             screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
             found.add_screened(one for one in screened if options.service in (None, one.service))
-        within = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
         if request.by is ReportDimension.SOURCE:
-            notices.append(await _collect_sources(place, within, found))
+            notices.append(await _collect_sources(place, scope, found))
         if ahead := await _ahead(place.index, options, times):
             notices.append(
                 f"{many(ahead, 'answer')} with a date after this moment left out: the clock of what gave the"
@@ -316,28 +302,19 @@ async def _report(
             place=place.name,
             since_ns=times.since_ns,
             until_ns=times.until_ns,
-            baseline=baseline if times.baseline_ns is not None else None,
-            baseline_ns=times.baseline_ns,
-            pairs=await _reviewed(place.index, within, figures.reviews, request) if figures.reviews else None,
+            pairs=await _reviewed(place.index, scope, figures.reviews, request) if figures.reviews else None,
             ledger=LedgerCoverage.of(await asyncio.to_thread(place.states)) if place.states else None,
             notices=notices,
         )
 
 
-async def _collect(
-    index: AnswerIndex,
-    scope: TrafficScope,
-    times: Times,
-    found: AnswerCollector,
-    baseline: AnswerCollector,
-) -> list[str]:
+async def _collect(index: AnswerIndex, scope: TrafficScope, found: AnswerCollector) -> list[str]:
     number = 0
     async for answer in index.every(AnswerFilter(scope=scope)):
         if number == MOST_ANSWERS:
             return [f"only the newest {MOST_ANSWERS:,} evaluations were read: choose a later --since"]
         number += 1
-        is_early = times.since_ns is not None and answer.time_ns < times.since_ns
-        (baseline if is_early else found).add(answer)
+        found.add(answer)
     return []
 
 
@@ -436,7 +413,6 @@ def print_report(report: QualityReport) -> None:
         if more := left_out(report):
             print_indented(console, 0, more, style="dim")
         print_indented(console, 0, _legend(report), style="dim")
-    _comparisons(console, report)
     for said in (
         report.measured and f"Calibration: {measured(report.measured)}.",
         report.reviewed and f"{reviewed(report.reviewed)}.",
@@ -482,21 +458,6 @@ def _legend(report: QualityReport) -> str:
     lower = [metric.metric for metric in report.whole.metrics if metric.lower_is_better]
     worst = "worst: a tenth of the answers scores this or less"
     return f"{worst} ({', '.join(lower)}: or more)" if lower else worst
-
-
-def _comparisons(console: Console, report: QualityReport) -> None:
-    if report.comparisons:
-        console.print()
-        console.print("Differences, newer minus older", style="bold")
-    for one in report.comparisons:
-        print_indented(console, 2, one_line(compared(one)))
-        if one.mean is None or one.passing is None:
-            print_indented(console, 4, "no difference: one of them has no score")
-            continue
-        chance = one.passing.is_chance and one.mean.is_chance
-        mean, passing = change(one.mean, is_share=False), change(one.passing, is_share=True)
-        verdict = "chance alone may explain it" if chance else "more than chance"
-        print_indented(console, 4, f"mean {mean}, pass rate {passing}: {verdict}")
 
 
 _OPENED: Final = 20
@@ -583,7 +544,7 @@ def _group_named(read: _Read, name: str, by: str) -> ComparedSide:
     Raises:
         InputError: there are none; the message names the groups that there are.
     """
-    values = [getattr(each.summary, DIMENSIONS[by]) or NONE for each in read.answers]
+    values = [group_of(each.summary, by) for each in read.answers]
     found = [each for each, value in zip(read.answers, values, strict=True) if value == name]
     if not found:
         there = ", ".join(sorted(set(values))[:20]) or "no answer at all"

@@ -2,7 +2,6 @@
 
 from ragtrace.quality.report import (
     AnswerCollector,
-    Comparison,
     DisputeCount,
     EffortFigures,
     GroupFigures,

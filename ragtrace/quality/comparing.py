@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,13 +36,8 @@ from ragtrace.traces.carrier_outcomes import keyed
 if TYPE_CHECKING:
     from ragtrace.answers.index import AnswerIndex
 
-DIMENSIONS: Final[Mapping[str, str]] = {
-    "prompt_version": "prompt_version",
-    "model": "model",
-    "service": "service",
-    "release": "service_version",
-}
-"""What tells versions of a system apart, and the field of an answer's summary that has it."""
+DIMENSIONS: Final = ("prompt_version", "model", "service", "release", "day", "week")
+"""What tells versions of a system apart, or when they answered, in UTC."""
 NONE: Final = "(none)"
 _MOST_NAMED: Final = 3
 _MOST_GROUPS: Final = 50
@@ -305,8 +301,19 @@ def _newest(answers: Sequence[ComparedAnswer]) -> list[ComparedAnswer]:
     return list(found.values())
 
 
+def group_of(answer: AnswerSummary, by: str) -> str:
+    """Return the group of an answer by one of `DIMENSIONS`: a week is ``2026-W47`` (ISO 8601)."""
+    match by:
+        case "day" | "week":
+            moment = datetime.fromtimestamp(answer.time_ns / 1e9, UTC)
+            return f"{moment:{'%Y-%m-%d' if by == 'day' else '%G-W%V'}}" if answer.time_ns else NONE
+        case "release":
+            return answer.service_version or NONE
+    return str(getattr(answer, by)) or NONE
+
+
 def _groups(answer: ComparedAnswer, by: str | None) -> tuple[str, ...]:
-    return ("", *((getattr(answer.summary, DIMENSIONS[by]) or NONE,) if by else ()))
+    return ("", *((group_of(answer.summary, by),) if by else ()))
 
 
 def _judges(answers: Iterable[ComparedAnswer]) -> tuple[str, ...]:

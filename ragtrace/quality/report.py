@@ -22,14 +22,12 @@ from ragtrace.reviews import CorrectedMean, ReviewedPair, corrected_mean
 from ragtrace.stats import (
     CorrectedRate,
     DetectionEffort,
-    Difference,
     JudgeErrors,
     PredictedAnswer,
     Weighed,
     WeightedQuantile,
     corrected_rate,
     detection_effort,
-    difference_of,
     predicted_mean,
     weighted_mean,
     weighted_quantiles,
@@ -550,22 +548,6 @@ class ReviewedPairs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One metric in two periods."""
-
-    group: str
-    """Empty for all answers."""
-    metric: str
-    older: str
-    newer: str
-    older_judged: int
-    newer_judged: int
-    mean: Difference | None
-    """Newer minus older; ``None`` if one of them has no score."""
-    passing: Difference | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCoverage:
     """All answers that a collector ever saw, by its ledger."""
 
@@ -601,14 +583,11 @@ class QualityReport:
     since_ns: int | None
     """``None`` if all that the place has was read."""
     until_ns: int
-    baseline_ns: int | None
-    """When the baseline began; it ends where the range begins."""
     by: ReportDimension | None
     whole: GroupFigures
     groups: tuple[GroupFigures, ...]
     """Periods in order of time, other groups by their number of answers."""
     groups_left_out: int
-    comparisons: tuple[Comparison, ...]
     effort: EffortFigures | None
     """``None`` without a pass rate."""
     measured: MeasuredJudge | None
@@ -628,28 +607,23 @@ def quality_report(
     place: str,
     since_ns: int | None,
     until_ns: int,
-    baseline: AnswerCollector | None = None,
-    baseline_ns: int | None = None,
     pairs: ReviewedPairs | None = None,
     ledger: LedgerCoverage | None = None,
     notices: Sequence[str] = (),
 ) -> QualityReport:
-    """Make the estimates of the collected answers, and compare."""
+    """Make the estimates of the collected answers."""
     whole = GroupFigures("", found.whole, request.measured)
     groups = _groups(request, found)
     first = next((metric for metric in whole.metrics if metric.passing), None)
     effort = effort_figures(first, found.whole) if first else None
-    of_both = [whole] if request.by and request.by.is_time else [whole, *groups]
     return QualityReport(
         place=place,
         since_ns=since_ns,
         until_ns=until_ns,
-        baseline_ns=baseline_ns,
         by=request.by,
         whole=whole,
         groups=groups,
         groups_left_out=sum(bool(group.answers) for group in found.groups.values()) - len(groups),
-        comparisons=tuple(_of_periods(request, of_both, baseline)) if baseline else (),
         effort=effort,
         measured=request.measured,
         reviewed=_reviewed(whole, pairs) if pairs else None,
@@ -675,28 +649,6 @@ def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigure
         names.sort(key=lambda name: (-found.groups[name].answers, name))
         names = names[:_MOST_GROUPS]
     return tuple(GroupFigures(name, found.groups[name], request.measured) for name in names)
-
-
-def _of_periods(
-    request: ReportRequest, groups: Sequence[GroupFigures], baseline: AnswerCollector
-) -> Iterator[Comparison]:
-    for group in groups:
-        sample = baseline.groups.get(group.name) if group.name else baseline.whole
-        earlier = GroupFigures(group.name, sample, request.measured) if sample else None
-        for now in group.metrics:
-            before = earlier.metric(now.metric) if earlier else None
-            yield Comparison(
-                group=group.name,
-                metric=now.metric,
-                older="baseline",
-                newer="now",
-                older_judged=before.judged if before else 0,
-                newer_judged=now.judged,
-                mean=difference_of(now.mean, before.mean) if before and now.mean and before.mean else None,
-                passing=difference_of(now.passing, before.passing)
-                if before and now.passing and before.passing
-                else None,
-            )
 
 
 def _notices(request: ReportRequest, found: AnswerCollector, whole: GroupFigures) -> Iterator[str]:

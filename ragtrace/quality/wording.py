@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from ragtrace.quality.report import (
     DETECTED_DROP,
-    Comparison,
     DisputeCount,
     EffortFigures,
     GroupFigures,
@@ -20,7 +19,7 @@ from ragtrace.quality.report import (
     ReviewedFigures,
 )
 from ragtrace.reviews import LEAST
-from ragtrace.stats import CountedShare, Difference, PredictedMean, WeightedMean
+from ragtrace.stats import CountedShare, PredictedMean, WeightedMean
 
 ABSENT = "–"  # noqa: RUF001 -- an en dash
 
@@ -43,15 +42,6 @@ def part(number: int, of: int) -> str:
 def percent(share: float) -> str:
     """Write a share: ``0.5 %``, ``17 %``."""
     return f"{100 * share:.{1 if 0 < share < 0.1 else 0}f} %"
-
-
-def change(difference: Difference | None, *, is_share: bool) -> str:
-    """Write a difference: ``-0.07 [-0.12, -0.02]``, or in percentage points."""
-    if difference is None:
-        return ABSENT
-    scale, digits, unit = (100, 0, " points") if is_share else (1, 2, "")
-    told = (signed(scale * value, digits) for value in (difference.change, difference.low, difference.high))
-    return "{}{unit} [{}, {}]".format(*told, unit=unit)
 
 
 def signed(value: float, digits: int) -> str:
@@ -107,15 +97,6 @@ def measured(judge: MeasuredJudge) -> str:
     return (
         f"{judge.name} passes {_right(judge.errors.sensitivity)} answers that people support, and fails"
         f" {_right(judge.errors.specificity)} others"
-    )
-
-
-def compared(one: Comparison) -> str:
-    """Say what is compared: ``faithfulness, v1 (200 judged) to v2 (180 judged)``."""
-    group = f"{one.group}: " if one.group else ""
-    return (
-        f"{group}{one.metric}, {one.older} ({one.older_judged:,} judged) to {one.newer}"
-        f" ({one.newer_judged:,} judged)"
     )
 
 
@@ -193,16 +174,10 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "place": report.place,
         "since": _time(report.since_ns),
         "until": _time(report.until_ns),
-        "baseline_since": _time(report.baseline_ns),
         "by": report.by,
         "all": _group(report.whole),
         "groups": [_group(group) for group in report.groups],
         "groups_left_out": report.groups_left_out,
-        "comparisons": [
-            _told(one, *("group", "metric", "older", "newer", "older_judged", "newer_judged"))
-            | {"mean": _difference(one.mean), "pass_rate": _difference(one.passing)}
-            for one in report.comparisons
-        ],
         "effort": report.effort and _effort(report.effort),
         "calibration": report.measured
         and {
@@ -232,10 +207,6 @@ def _told(found: object, *names: str, **renamed: str) -> dict[str, Any]:
 def _interval(found: object, *names: str, value: str = "mean", **renamed: str) -> dict[str, Any] | None:
     """Return a value with the ends of its interval, and more attributes; ``None`` without any."""
     return None if found is None else _told(found, "low", "high", *names, value=value, **renamed)
-
-
-def _difference(found: object) -> dict[str, Any] | None:
-    return None if found is None else _told(found, "change", "low", "high", "is_chance")
 
 
 def _time(time_ns: int | None) -> str | None:

@@ -31,7 +31,6 @@ class Postgres:
 
     @property
     def address(self) -> str:
-        """Its address, without a database."""
         return f"postgresql://ragtrace@127.0.0.1:{self.port}"
 
     @property
@@ -65,29 +64,6 @@ class Postgres:
         assert self._process is not None
         self._process.send_signal(how)
         self._process.wait(PATIENCE_S)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop all its processes where they are until the block ends, as a machine that hangs."""
-        assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
-        processes = [self._process.pid, *map(int, children.split())]
-        try:
-            for each in processes:
-                os.kill(each, signal.SIGSTOP)
-            yield
-        finally:
-            for each in processes:
-                os.kill(each, signal.SIGCONT)
-
-    @contextmanager
-    def standby(self) -> Iterator[Postgres]:
-        """Run another server, which follows this one and takes no writes, until the block ends."""
-        with _in_new_folder() as standby:
-            copy = ["-D", standby.folder / "data", "-R", "-c", "fast", "-d", f"{self.address}/postgres"]
-            subprocess.run(program("pg_basebackup", *copy), check=True, timeout=PATIENCE_S)
-            with standby.running():
-                yield standby
 
     @contextmanager
     def running(self) -> Iterator[None]:

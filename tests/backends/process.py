@@ -71,7 +71,6 @@ def is_listening(port: int) -> bool:
 
 
 def is_ready(url: str) -> bool:
-    """Say whether an address answers that all is well."""
     try:
         return httpx.get(url, timeout=1).is_success
     except httpx.TransportError:

@@ -25,7 +25,6 @@ class Prometheus:
     url: str
 
     def series(self, expression: str) -> Sequence[tuple[Mapping[str, str], float]]:
-        """Return the series of an instant query, with their labels."""
         found = self._ask("query", {"query": expression})["result"]
         return [(series["metric"], float(series["value"][1])) for series in found]
 
@@ -47,7 +46,6 @@ class Prometheus:
         return found
 
     def exemplars(self, expression: str) -> Sequence[Mapping[str, Any]]:
-        """Return the exemplars of a query's series, of all times."""
         found = self._ask("query_exemplars", {"query": expression, "start": 0, "end": 4_000_000_000})
         return [exemplar for series in found for exemplar in series["exemplars"]]
 

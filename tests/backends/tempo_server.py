@@ -58,23 +58,14 @@ class Tempo:
 
 @contextmanager
 def running_tempo(
-    binary: Path,
-    folder: Path,
-    *,
-    slack: str = "2m",
-    block: str = "5m",
-    config: Path = BACKENDS / "tempo" / "tempo.yaml",
+    binary: Path, folder: Path, *, config: Path = BACKENDS / "tempo" / "tempo.yaml"
 ) -> Iterator[Tempo]:
-    """Run a Tempo with an empty store in the folder, where its log is kept too.
-
-    ``slack`` is its ``ingestion_time_range_slack``: how far from now spans count for the time of a block;
-    ``block`` is how long one is written to.
-    """
+    """Run a Tempo with an empty store in the folder, where its log is kept too."""
     http, grpc, otlp_grpc, otlp_http, members = free_ports(5)
     env = {
         "TEMPO_FOLDER": str(folder),
-        "TEMPO_SLACK": slack,
-        "TEMPO_BLOCK": block,
+        "TEMPO_SLACK": "2m",
+        "TEMPO_BLOCK": "5m",
         "TEMPO_HTTP_PORT": str(http),
         "TEMPO_GRPC_PORT": str(grpc),
         "TEMPO_OTLP_GRPC_PORT": str(otlp_grpc),

@@ -34,7 +34,6 @@ class Server:
         return sum(map(_cpu_s, _tree(self.pid)))
 
     def rss_mb(self) -> float:
-        """Return the memory that the process holds now, in MB."""
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _tree(self.pid))
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 

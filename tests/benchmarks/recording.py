@@ -52,7 +52,6 @@ class Measurement:
     """Of the alternative's packages."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no ratio."""
         if not self.ratios:
             raise ValueError(f"{self.what!r} was measured in no round")
         if min(self.ratios) <= 0:
@@ -160,7 +159,6 @@ class Entry:
 
     @property
     def series(self) -> tuple[str, str, str]:
-        """Of which ratio this is."""
         return self.benchmark, self.what, self.alternative
 
     @property

@@ -22,7 +22,7 @@ from ragtrace_collector.service.collector import CANCEL_S
 from tests.backends.binary import required_binary
 from tests.backends.helm_program import Helm
 from tests.backends.otelcol import OtelCol
-from tests.dashboards.asked import metrics_in, read, targets_in
+from tests.dashboards import metrics_in, read, targets_in
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow

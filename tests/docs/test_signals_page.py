@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ragtrace_collector.ledger import vocabulary
 from ragtrace_collector.operations.metrics import METRICS, InstrumentKind, Measurement, Readings, SelfMetrics
 from ragtrace_collector.telemetry.scores import SCORE_METRICS
-from tests.dashboards.asked import metrics_in, read
-from tests.dashboards.quality import SOURCES, file_name
+from tests.dashboards import QUALITY, metrics_in, read
 
 PAGE = Path(__file__).parents[2] / "docs" / "signals.md"
 REGENERATE = "REGENERATE_GOLDEN"
@@ -60,11 +59,11 @@ def test_the_page_has_every_score_metric_with_its_attributes_besides_the_dimensi
 def panels() -> Iterator[str]:
     """Return a row a panel; one that is not on both dashboards says where it is."""
     shown: dict[tuple[str, str], list[str]] = {}
-    for source in SOURCES:
-        for row in _rows(read(file_name(source))):
-            shown.setdefault(row, []).append(source.title)
+    for file, traces_in in QUALITY.items():
+        for row in _rows(read(file)):
+            shown.setdefault(row, []).append(traces_in)
     for (panel, said), on in shown.items():
-        yield f"{panel}{'' if len(on) == len(SOURCES) else f' ({on[0]})'} | {said}"
+        yield f"{panel}{'' if len(on) == len(QUALITY) else f' ({on[0]})'} | {said}"
 
 
 def _rows(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,6 @@ from tests.faults.scene import Ground, Grounds, Tally, on
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the suite and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="faults whose name holds these words")
     parser.add_argument("--kills", type=int, default=200, help="at random moments (200)")

@@ -158,7 +158,6 @@ def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
 
 
 def _struck(strike: Strike, ground: Ground, **scene: Any) -> Tally:
-    """Strike while answers come in and carriers go out."""
     struck = Scene(ground, **scene)
     struck.start()
     with struck.traffic():

@@ -93,7 +93,6 @@ class Scene:
 
     @property
     def store(self) -> Path:
-        """The file of the store, if it is one."""
         assert isinstance(self.place, Place)
         return self.place.path
 

@@ -106,7 +106,6 @@ class MoodyJudge(MoodyServer):
 
 @contextmanager
 def closing_all(*servers: MoodyServer) -> Iterator[None]:
-    """Close the servers in the end."""
     try:
         yield
     finally:

@@ -55,11 +55,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     options = parser.parse_args()
     print(f"seed {options.seed}")
-    until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as folder, running_target(Path(folder)) as target:
         for body in heavy_bodies():
             target.post(body, {})
-        rounds = 0
+        rounds, until = 0, time.monotonic() + 60 * options.minutes
         while time.monotonic() < until:
             fire(target, requests=_A_ROUND, seed_number=options.seed + rounds)
             rounds += 1

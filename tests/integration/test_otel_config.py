@@ -109,11 +109,6 @@ def test_the_defaults_join_the_two_collectors() -> None:
     assert urlsplit(back_end["endpoint"]).port == urlsplit(f"//{default_of('OTELCOL_OTLP_GRPC')}").port
 
 
-def test_the_configuration_is_valid_without_any_setting(otelcol: OtelCol) -> None:
-    verdict = otelcol.validate(CONFIG)
-    assert verdict.returncode == 0, verdict.stderr
-
-
 @pytest.mark.parametrize("exporter", [over_grpc, over_http])
 def test_the_back_end_gets_every_span_and_ragtrace_all_but_carriers(
     otelcol: OtelCol, otlp_receiver: StartReceiver, ports: Ports, exporter: Callable[[Ports], SpanExporter]

@@ -168,12 +168,6 @@ async def test_query_that_tempo_does_not_understand_is_told(tempo: Tempo) -> Non
             await reader.search(query)
 
 
-async def test_trace_that_is_not_stored_is_none(jaeger: Jaeger, tempo: Tempo) -> None:
-    for source in (f"jaeger:{jaeger.query_url}", f"jaeger:grpc://{jaeger.query_grpc}", f"tempo:{tempo.url}"):
-        async with aclosing(open_reader(source)) as reader:
-            assert await reader.get("f" * 32) is None, source
-
-
 async def test_another_grpc_server_is_told_from_jaeger(jaeger: Jaeger) -> None:
     async with aclosing(JaegerGrpcReader(jaeger.otlp_grpc)) as reader:
         with pytest.raises(ReadError, match="no Jaeger query service"):

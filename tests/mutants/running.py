@@ -34,9 +34,9 @@ class Fate(StrEnum):
     DOES_NOT_APPLY = "does not apply"
 
 
-def fate_of(mutant: Mutant, folder: Path, *, root: Path = ROOT) -> tuple[Fate, str]:
+def fate_of(mutant: Mutant, folder: Path) -> tuple[Fate, str]:
     """Return what became of a mutant, and why; the folder is not there yet."""
-    shutil.copytree(root, folder, symlinks=True, ignore=_LEFT_OUT)
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=_LEFT_OUT)
     changed = folder / mutant.file
     try:
         mutated = mutant.applied_to(folder)

@@ -63,7 +63,6 @@ class Member:
         eventually(is_started, what="a collector")
 
     def kill(self) -> None:
-        """Send SIGKILL, and start it again."""
         assert self.running is not None
         self.running.kill()
         self.stack.close()

@@ -177,7 +177,6 @@ class Wire:
 
 @asynccontextmanager
 async def open_wire(grpc_port: int, http_port: int) -> AsyncIterator[Wire]:
-    """Connect to the receivers of a collector on this machine."""
     options = [("grpc.max_send_message_length", -1)]
     async with (
         grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}", options=options) as channel,

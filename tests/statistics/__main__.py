@@ -15,7 +15,6 @@ from tests.statistics.weeks import weeks
 
 
 def main() -> int:
-    """Print what was found, and return the exit code."""
     sizes = [int(week.is_judged.sum()) for week in weeks(20, seed=0)]
     print(f"{WEEKS:,} weeks, about {sum(sizes) // len(sizes)} judged answers each; nominal: 95 %")
     bad = 0

@@ -86,7 +86,6 @@ def ragtrace(name: str, protocols: Sequence[str], changes: Mapping[str, Any]) ->
 
 @contextmanager
 def jaeger(binary: Path) -> Iterator[list[Server]]:
-    """Run Jaeger, which keeps traces in memory."""
     with tempfile.TemporaryDirectory() as folder, running_jaeger(binary, Path(folder)) as running:
         ports = {"grpc": running.otlp_grpc, "http": running.otlp_http}
         yield [

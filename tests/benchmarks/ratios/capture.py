@@ -87,7 +87,6 @@ def _started(stack: ExitStack, names: Sequence[str], python: str) -> list[Conten
 
 
 def _interleave(contenders: Sequence[Contender]) -> None:
-    """Measure rounds in shuffled order, after some that warm up."""
     shuffled = random.Random(5)
     for number in range(WARM_UP + ROUNDS):
         for contender in shuffled.sample(contenders, len(contenders)):

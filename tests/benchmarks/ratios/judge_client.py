@@ -76,7 +76,6 @@ WHAT: Final = {"judge": "a judge's call, CPU", "cached": "a judge's call from th
 
 
 def measure(_: Peers) -> list[Measurement]:
-    """Measure a call by ragtrace's judge, asked and remembered."""
     with running_stub() as url:
         rounds = [asyncio.run(_one_round(url)) for _ in range(ROUNDS)]
     return [

@@ -59,7 +59,6 @@ def measure(_: Peers) -> list[Measurement]:
 
 
 def _cases() -> Mapping[str, tuple[tuple[str, tuple[str, ...]], str]]:
-    """Return the programs by name, each with its alternative."""
     commands = [("--version",), ("--help",), *((name, "--help") for name in COMMANDS)]
     wrong = ("evaluate", "--no-such-option")
     instrument = (

@@ -578,14 +578,6 @@ def test_people_are_told_what_a_pilot_found_and_the_run_says_it_before_it_goes_o
     assert max(map(len, planned.stdout.splitlines())) <= 80
 
 
-@pytest.mark.slow
-def test_the_limit_of_a_run_holds_with_its_pilot(traces: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    args = ("--from", f"otlp-file:{traces}", "--to", f"otlp-file:{out}", "--judge", "lexical", "--pilot", "5")
-    run("backfill", *args, "--limit", "8")
-    assert len(out.read_text().splitlines()) == 8
-
-
 CTRL_C = "\x03"
 
 
@@ -768,11 +760,6 @@ def test_a_judge_without_a_price_is_refused_where_money_is_limited(spending: Any
     code, _, said = spending("--max-cost", "5", "--judge", f"{PAID}unknown")
     assert code == 2
     assert "there is no price for paid:unknown: name it in a file for --set judge.prices=FILE" in said
-
-
-def test_a_judge_that_computes_passes_every_limit(spending: Any) -> None:
-    code, report, _ = spending("--max-cost", "0.01", "--judge", "lexical")
-    assert (code, report["judged"]) == (0, PAID_ANSWERS)
 
 
 WHOLE, CUT = "Refunds take 14 days.", "Orders are packed by hand. " * 100

@@ -388,15 +388,6 @@ def test_explain_and_evaluate_read_each_form(trace_file: Path) -> None:
     assert (verdict["id"], verdict["label"], verdict["score"]) == (record["id"], "fail", 0.0)
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(FILES.iterdir())])
-def test_backfill_reads_each_download(name: str, tmp_path: Path) -> None:
-    verdicts = tmp_path / "verdicts.jsonl"
-    source, destination = f"otlp-file:{FILES / name}", f"otlp-file:{verdicts}"
-    result = run("backfill", "--from", source, "--to", destination, "--judge", "lexical")
-    assert result.exit_code == 0, result.stderr
-    assert "evaluation fail" in verdicts.read_text()
-
-
 def test_spans_without_valid_ids_are_told_and_the_others_read(tmp_path: Path) -> None:
     bad = [{**SPANS[0], "spanId": "abc"}, {**SPANS[0], "spanId": "xyz"}, {**SPANS[0], "traceId": 7}]
     tree = json.loads(json.dumps(REQUEST))

@@ -104,26 +104,6 @@ def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
     assert metric["pass_rate"]["value"] == pytest.approx(0.75)
 
 
-def test_records_of_a_file_are_grouped_by_the_version_that_they_name(tmp_path: Path) -> None:
-    rows = [
-        {
-            "question": "How long?",
-            "contexts": ["Refunds take 14 days."],
-            "answer": f"Refunds take {days} days.",
-        }
-        | {"prompt_version": version, "model": "gpt-4o"}
-        for version, days in (("v1", 30), ("v2", 14), ("v2", 14))
-    ]
-    (tmp_path / "records.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    told = str(tmp_path / "report.jsonl")
-    assert (
-        run("evaluate", str(tmp_path / "records.jsonl"), "--judge", "lexical", "--out", told).exit_code == 0
-    )
-    for by, groups in (("prompt_version", {"v1": 1, "v2": 2}), ("model", {"gpt-4o": 3})):
-        found = as_json("--from", told, "--by", by)["groups"]
-        assert {group["name"]: group["answers"] for group in found} == groups
-
-
 def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stored: str) -> None:
     found = as_json("--from", stored, "--by", "source")
     assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}
@@ -181,7 +161,6 @@ def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: 
     [
         (["--from", "nope:x"], "is not an address"),
         (["--cheap", "lexical"], "--cheap needs --judge"),
-        (["--from", "text.txt", "--baseline", "7d"], "--baseline needs --since"),
         (["--from", "text.txt", "--since", "1d", "--until", "2d"], "is not before"),
         (["--out", "report.pdf"], "must end with .html or .json"),
     ],

@@ -109,16 +109,6 @@ async def test_a_batch_holds_no_more_requests_and_bytes_than_are_allowed(
     assert server.sizes[2:] == [2, 2]
 
 
-async def test_a_request_that_failed_for_now_is_asked_again_in_the_next_batch(
-    server: BatchServer, path: Path
-) -> None:
-    moods = iter([failing(500), failing(429, "rate_limit_exceeded"), echo])
-    server.model = lambda body: next(moods)(body)
-    async with aclosing(a_judge(server, path, retries=2)) as judge:
-        assert await asked(judge, "a") == heard("a")
-    assert server.sizes == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [(500, "", JudgeUnavailable), (429, "insufficient_quota", JudgeRefused)],

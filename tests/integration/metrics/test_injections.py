@@ -122,6 +122,7 @@ def test_orders_to_find_no_claims_end_without_a_score(batched: Outcomes) -> None
             assert (outcome.score, outcome.skip_reason) == (None, "refusal")
 
 
+@pytest.mark.night  # the control
 def test_without_planted_claims_the_same_orders_are_believed() -> None:
     outcomes = chosen(
         outcomes_of(VerifyForm.JSON, sentinel_rate=0), where="chunk", wants=frozenset({"supported"})

@@ -1,4 +1,11 @@
-"""What the committed dashboards ask, read from their JSON as Grafana reads it."""
+"""What the committed dashboards ask, read from their JSON as Grafana reads it.
+
+Means and pass rates are Hájek's, with intervals under unequal sampling probabilities. With S the sum of w·y,
+W of w, A of w², B of w²·y and C of w²·y² (w = 1 / sampling probability): the mean is S / W, its linearized
+variance V is (C - 2 (S/W) B + (S/W)² A) / W² (Särndal, Swensson, Wretman 1992, 5.7), and Kish's sample size
+n is W² / A. The interval is Wilson's (1927) with V in place of m(1 - m)/n, so that it is wide, not of length
+zero, where a few answers all have the same score. ``ragtrace report`` also corrects V for small samples.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-DASHBOARDS: Final = Path(__file__).parents[2] / "examples" / "deploy" / "compose" / "grafana" / "dashboards"
+DASHBOARDS: Final = Path(__file__).parents[1] / "examples" / "deploy" / "compose" / "grafana" / "dashboards"
+
+QUALITY: Final = {"quality-tempo.json": "Tempo", "quality-jaeger.json": "Jaeger"}
+"""The dashboards of quality, and where each finds traces."""
 
 Json = dict[str, Any]
 
