@@ -7,8 +7,6 @@ from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["ROOT", "TOGETHER", "BySharing"]
-
 ROOT: Final = Path(__file__).parents[1]
 
 TOGETHER: Final = {
@@ -17,14 +15,10 @@ TOGETHER: Final = {
     "tests/acceptance/test_crash.py": "crash",
     "tests/acceptance/test_frameworks.py": "frameworks",
     "tests/acceptance/test_kafka.py": "kafka",
-    "tests/acceptance/test_main_job.py": "main job",
     "tests/architecture/test_names.py": "syntax trees",
     "tests/architecture/test_totals.py": "syntax trees",
     "tests/browser/test_keyboard.py": "browser keyboard",
-    "tests/browser/test_progress.py": "browser progress",
     "tests/browser/test_screens.py": "browser screens",
-    "tests/browser/test_sessions.py": "browser sessions",
-    "tests/browser/test_texts.py": "browser texts",
     "tests/deploy/test_quality_dashboards.py": "quality dashboards",
     "tests/docs/test_blocks.py": "reader",
     "tests/docs/test_examples.py": "reader",

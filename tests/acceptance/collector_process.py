@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
 from tests.patience import PATIENCE_S
 
 __all__ = ["CollectorProcess", "collector_process", "settings_of"]
@@ -29,6 +33,16 @@ class CollectorProcess:
     pages_port: int | None
     ui_port: int | None
     log: Path
+
+    def send(self, *spans: Span) -> httpx.Response:
+        """POST one request to the OTLP/HTTP receiver."""
+        headers = {"content-type": "application/x-protobuf"}
+        url = f"http://127.0.0.1:{self.http_port}/v1/traces"
+        return httpx.post(url, content=encode(spans), headers=headers, timeout=PATIENCE_S)
+
+    def page(self, path: str) -> httpx.Response:
+        """GET one of the pages for operators."""
+        return httpx.get(f"http://127.0.0.1:{self.pages_port}{path}", timeout=PATIENCE_S)
 
     def kill(self) -> None:
         """Send SIGKILL: nothing of its own can run any more."""

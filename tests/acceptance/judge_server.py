@@ -7,11 +7,10 @@ import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.attack.hostile_judge import Said, completion, hostile_judge
 from tests.patience import PATIENCE_S
-from tests.planted import answered
 
 __all__ = ["JudgeServer", "running_judge"]
 
@@ -36,25 +35,9 @@ class JudgeServer:
                 self.gate.clear()
             self._changed.notify_all()
         self.gate.wait(timeout=PATIENCE_S)
-        asked = json.dumps(request["response_format"])
-        said = answered(self._replies["verify" if '"verdicts"' in asked else "extract"], request)
-        return {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 0,
-            "model": request["model"],
-            "choices": [
-                {
-                    "index": 0,
-                    "finish_reason": "stop",
-                    "message": {
-                        "role": "assistant",
-                        "content": json.dumps(said),
-                    },
-                }
-            ],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-        }
+        usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+        said: Mapping[str, Any] = json.loads(completion(request, usage, replies=self._replies))
+        return {**said, "id": "chatcmpl-1", "created": 0, "model": request["model"]}
 
     def hold_from(self, number: int) -> None:
         """Hold back the reply to the request of this number, and those after it."""
@@ -77,32 +60,12 @@ class JudgeServer:
 def running_judge(replies: Mapping[str, Any]) -> Iterator[JudgeServer]:
     """Serve on a free loopback port until the block ends."""
     judge = JudgeServer(replies)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            answer = json.dumps(judge.reply(json.loads(body))).encode()
-            try:
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-            except OSError:
-                pass  # who asked was killed
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    judge.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
-        yield judge
-    finally:
-        judge.gate.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    headers = {"content-type": "application/json"}
+    with hostile_judge(
+        lambda body: Said(body=json.dumps(judge.reply(body)).encode(), headers=headers)
+    ) as server:
+        judge.base_url = server.base_url
+        try:
+            yield judge
+        finally:
+            judge.gate.set()

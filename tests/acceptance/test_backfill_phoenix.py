@@ -88,30 +88,6 @@ def test_scores_stand_on_the_spans_of_the_answers_once(
     assert phoenix.annotations(project) == found
 
 
-def test_another_evaluator_names_the_score_it_takes_the_place_of(
-    phoenix: Phoenix, project: str, judge: JudgeServer
-) -> None:
-    to = f"phoenix:{phoenix.url}"
-    backfill(phoenix, project, judge, to=to)
-    first = {each["identifier"] for each in phoenix.annotations(project)}
-    backfill(phoenix, project, judge, "--threshold", "0.4", to=to)
-    second = [each for each in phoenix.annotations(project) if each["identifier"] not in first]
-    assert {each["metadata"]["ragtrace.eval.supersedes"] for each in second} == first
-    assert {each["result"]["label"] for each in second} == {"pass"}
-
-
-def test_verdicts_may_go_to_phoenix_as_spans(
-    phoenix: Phoenix, project: str, judge: JudgeServer, tmp_path: Path
-) -> None:
-    to = f"{phoenix.url}/v1/traces"
-    assert backfill(phoenix, project, judge, to=to)["sent"] == len(QUESTIONS)
-    eventually(lambda: len(phoenix.spans(project)) == 4 * len(QUESTIONS), what="the carriers in Phoenix")
-    carriers = [span for span in phoenix.spans(project) if span["name"] == "evaluation pass"]
-    assert {span["parent_id"] for span in carriers} == answers(phoenix, project)
-    second = backfill(phoenix, project, judge, "--progress", str(tmp_path / "progress"), to=to)
-    assert (second["already_evaluated"], second["sent"]) == (len(QUESTIONS), 0)
-
-
 def test_a_collector_writes_live_verdicts_on_the_spans_that_it_forwards(
     phoenix: Phoenix, judge: JudgeServer, tmp_path: Path
 ) -> None:

@@ -120,33 +120,29 @@ def test_the_commands_of_the_core_work(core: Path, folder: Path) -> None:
     assert "Refunds take 30 days" in (folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize("command", NEEDS_THE_COLLECTOR)
 def test_a_command_of_the_collector_says_at_once_what_to_install(
-    core: Path, wheel: Path, folder: Path, command: str
+    core: Path, wheel: Path, folder: Path
 ) -> None:
-    done = ragtrace(core, folder, command, *NEEDS_THE_COLLECTOR[command])
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "Traceback" not in done.stderr
-    assert f"which is not installed: pip install '{wheel}[collector]'" in done.stderr
+    for command, options in NEEDS_THE_COLLECTOR.items():
+        done = ragtrace(core, folder, command, *options)
+        assert (done.returncode, done.stdout) == (2, ""), (command, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert f"which is not installed: pip install '{wheel}[collector]'" in done.stderr, command
 
 
-@pytest.mark.parametrize(
-    ("args", "extra"),
-    [
-        (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
-        (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
-        (["calibrate", *NEEDS_NUMPY["calibrate"]], "calibrate"),
-        (["explain", "traces.jsonl", "--config", "collector.yaml"], "collector"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
 def test_an_option_says_which_extra_it_needs(
-    core: Path, wheel: Path, folder: Path, args: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+    core: Path, wheel: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
-    done = ragtrace(core, folder, *args)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert f"pip install '{wheel}[{extra}]'" in done.stderr
+    for extra, args in {
+        "anthropic": ["evaluate", "records.jsonl", "--judge", "anthropic:claude"],
+        "parquet": ["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"],
+        "calibrate": ["calibrate", *NEEDS_NUMPY["calibrate"]],
+        "collector": ["explain", "traces.jsonl", "--config", "collector.yaml"],
+    }.items():
+        done = ragtrace(core, folder, *args)
+        assert (done.returncode, done.stdout) == (2, ""), (extra, done.stderr)
+        assert f"pip install '{wheel}[{extra}]'" in done.stderr
 
 
 def hint(core: Path, folder: Path) -> str:
@@ -162,38 +158,21 @@ def test_the_command_of_the_hint_is_one_that_can_be_run(core: Path, folder: Path
     install(core, *command[2:])
 
 
-@pytest.mark.parametrize(
-    ("origin", "says"),
-    [
-        ('{"url": "file://FOLDER", "dir_info": {}}', "pip install 'FOLDER[collector]'"),
-        (
-            '{"url": "file://FOLDER", "dir_info": {"editable": true}}',
-            "pip install --editable 'FOLDER[collector]'",
-        ),
-        (
-            '{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "1"}}',
-            "pip install 'ragtrace-otel[collector] @ git+https://example.com/r.git'",
-        ),
-        (
-            '{"url": "https://example.com/r.whl", "archive_info": {}}',
-            "pip install 'ragtrace-otel[collector] @ https://example.com/r.whl'",
-        ),
-        ('{"url": "file:///gone", "dir_info": {}}', "pip install '.[collector]' in a checkout of ragtrace"),
-        ("no JSON", "pip install '.[collector]' in a checkout of ragtrace"),
-        (None, "pip install 'ragtrace-otel[collector]'"),
-    ],
-    ids=["checkout", "editable", "repository", "address", "checkout that is gone", "nonsense", "index"],
-)
-def test_the_hint_names_where_ragtrace_was_installed_from(
-    wheel: Path, core: Path, folder: Path, origin: str | None, says: str
-) -> None:
+def test_the_hint_names_where_ragtrace_was_installed_from(wheel: Path, core: Path, folder: Path) -> None:
     (noted,) = core.parent.glob("lib/python*/site-packages/ragtrace_otel-*.dist-info/direct_url.json")
     before = noted.read_text()
+    checkout = "pip install '.[collector]' in a checkout of ragtrace"
+    git = '"vcs_info": {"vcs": "git", "commit_id": "1"}'
     try:
-        if origin is None:
-            noted.unlink()
-        else:
+        for origin, says in {
+            '{"url": "file://FOLDER", "dir_info": {}}': "pip install 'FOLDER[collector]'",
+            f'{{"url": "https://example.com/r.git", {git}}}': "pip install 'ragtrace-otel[collector] @ git+https://example.com/r.git'",
+            '{"url": "file:///gone", "dir_info": {}}': checkout,
+            "no JSON": checkout,
+        }.items():
             noted.write_text(origin.replace("FOLDER", str(folder)))
-        assert hint(core, folder) == says.replace("FOLDER", str(folder))
+            assert hint(core, folder) == says.replace("FOLDER", str(folder))
+        noted.unlink()
+        assert hint(core, folder) == "pip install 'ragtrace-otel[collector]'"
     finally:
         noted.write_text(before)

@@ -1,17 +1,17 @@
-"""kill -9 of the collector: every acknowledged answer is judged, once, as if nothing had happened."""
+"""kill -9 of the collector, or a stop: every acknowledged answer is judged, once."""
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.judge_server import JudgeServer, running_judge
@@ -23,6 +23,7 @@ from tests.rag_spans import rag_trace
 from tests.timeless import without_durations
 
 pytestmark = pytest.mark.slow
+
 
 ANSWERS = 24
 CONCURRENCY = 4
@@ -38,10 +39,8 @@ def config_of(folder: Path, judge: JudgeServer) -> Mapping[str, Any]:
 
 def send(collector: CollectorProcess, first: int, last: int) -> None:
     """Send answers and return when all are acknowledged."""
-    with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
-        for number in range(first, last):
-            export(encode(rag_trace(number, answer=ANSWER)), timeout=PATIENCE_S)
+    for number in range(first, last):
+        assert collector.send(*rag_trace(number, answer=ANSWER)).status_code == 200
 
 
 def carriers(folder: Path) -> Sequence[Span]:
@@ -110,8 +109,30 @@ def test_a_collector_killed_while_spans_wait_judges_them_after_a_restart(
     assert settled(carriers(tmp_path)) == undisturbed
 
 
-def test_a_carrier_has_the_verdicts_of_the_judge(undisturbed: list[Span]) -> None:
-    names = {tuple(event.name for event in span.events) for span in undisturbed}
-    verdicts = ("ragtrace.claim.contradicted", "ragtrace.claim.supported")
-    assert names == {("gen_ai.evaluation.result", *verdicts, "ragtrace.blame")}
-    assert {span.attributes["ragtrace.score.faithfulness"] for span in undisturbed} == {0.5}
+def test_a_signal_drains_what_is_ready_and_ends_with_success(tmp_path: Path) -> None:
+    with (
+        running_judge(REPLIES) as judge,
+        collector_process(tmp_path, config_of(tmp_path, judge)) as collector,
+    ):
+        send(collector, 0, ANSWERS)
+        assert collector.stop() == 0
+        assert collector.process.stdout is not None
+        stopped = json.loads(collector.process.stdout.read())
+    assert stopped["counts"]["judged"] == len(carriers(tmp_path)) == ANSWERS
+
+
+def test_a_second_signal_ends_the_drain_and_loses_nothing(tmp_path: Path) -> None:
+    with running_judge(REPLIES) as judge:
+        config = {**config_of(tmp_path, judge), "drain_timeout": "1h"}
+        judge.gate.clear()
+        with collector_process(tmp_path, config) as collector:
+            send(collector, 0, ANSWERS)
+            judge.wait_for_calls(1)
+            collector.process.send_signal(signal.SIGTERM)
+            eventually(lambda: "stopping" in collector.log.read_text(), what="the drain")
+            collector.process.send_signal(signal.SIGINT)
+            assert collector.process.wait(PATIENCE_S) == 130
+        assert "Traceback" not in collector.log.read_text()
+        judge.gate.set()
+        with collector_process(tmp_path, config):
+            eventually(lambda: len(carriers(tmp_path)) == ANSWERS, what="all carriers")

@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,8 +20,6 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.demo_run import choose_port
-from ragtrace.cli.render import has_desktop
 from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
@@ -115,16 +112,6 @@ def test_it_needs_nothing_and_shows_a_wrong_claim_in_about_ten_lines(tmp_path: P
     assert len((tmp_path / "copy.jsonl").read_text().splitlines()) > 0
 
 
-def test_the_table_says_of_every_answer_what_people_and_judges_say() -> None:
-    shown = run("--table", "--limit", "3").stdout.splitlines()
-    assert [line.split()[:2] for line in shown if line.startswith(("pass", "fail"))] == [
-        ["fail", "0.75"],
-        ["fail", "0.67"],
-        ["pass", "1.00"],
-    ]
-    assert max(len(line) for line in shown if not line.startswith("http")) <= 80
-
-
 def test_json_lines_stand_beside_the_labels_of_people(tmp_path: Path) -> None:
     finished = run("--json", "--limit", "6", "--to", f"otlp-file:{tmp_path / 'copy.jsonl'}")
     answers, summary = lines(finished)
@@ -167,12 +154,6 @@ def test_a_back_end_that_is_not_there_is_said_at_once() -> None:
     assert "nothing listens there" in finished.stderr
 
 
-def test_tracing_that_is_turned_off_is_said_at_once() -> None:
-    finished = run("--limit", "1", OTEL_SDK_DISABLED="true")
-    assert finished.returncode == 2
-    assert "OTEL_SDK_DISABLED" in finished.stderr
-
-
 def test_in_a_terminal_it_opens_the_page_on_the_wrong_claim_and_stays_until_ctrl_c(tmp_path: Path) -> None:
     with running_in_terminal(tmp_path, "--open", "--limit", "3") as shown:
         url = eventually(shown.opened, what="the page in a browser", deadline_s=PATIENCE_S)
@@ -189,40 +170,7 @@ def test_in_a_terminal_it_opens_the_page_on_the_wrong_claim_and_stays_until_ctrl
     assert url in shown.text().replace("\r\n", "")
 
 
-def test_the_page_goes_where_there_is_room() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert choose_port(port) != port
-    assert choose_port(port) == port
-
-
-@pytest.mark.parametrize(
-    ("environ", "platform", "desktop"),
-    [
-        ({"DISPLAY": ":0"}, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
-        ({}, "linux", False),
-        ({}, "darwin", True),
-        ({"SSH_CONNECTION": "10.0.0.1 22"}, "darwin", False),
-        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
-    ],
-)
-def test_a_browser_opens_only_at_a_desktop(environ: dict[str, str], platform: str, desktop: bool) -> None:
-    assert has_desktop(environ, platform) is desktop
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "to_all"),
-    [
-        pytest.param(signal.SIGINT, 130, True, marks=pytest.mark.night),
-        (signal.SIGTERM, 143, False),
-    ],
-)
-def test_whoever_ends_it_leaves_nothing_behind(
-    number: signal.Signals, code: int, to_all: bool, tmp_path: Path
-) -> None:
+def test_whoever_ends_it_leaves_nothing_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*DEMO[:-2], "--rate", "1"],
         env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)},
@@ -234,10 +182,9 @@ def test_whoever_ends_it_leaves_nothing_behind(
     assert process.stdout is not None
     assert "answers of RAGTruth flow" in process.stdout.readline()
     eventually(lambda: any(tmp_path.glob("*/traces/*.jsonl")), what="a verdict", deadline_s=PATIENCE_S)
-    # A terminal sends Ctrl-C to every process in it.
-    (os.killpg if to_all else os.kill)(process.pid, number)
+    process.terminate()
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == code
+    assert process.returncode == 143
     assert "Traceback" not in errors
     assert [*tmp_path.iterdir()] == []
     with pytest.raises(ProcessLookupError):
@@ -262,9 +209,7 @@ def run_in(python: Path, folder: Path, **environ: str) -> subprocess.CompletedPr
     )
 
 
-def test_it_runs_with_the_packages_of_its_lock_alone_and_asks_a_judge(
-    tmp_path: Path,
-) -> None:
+def test_it_runs_with_the_packages_of_its_lock_alone_and_asks_a_judge(tmp_path: Path) -> None:
     python = make_demo_environment(tmp_path / "environment")
     finished = run_in(python, tmp_path)
     assert finished.returncode == 0, finished.stderr

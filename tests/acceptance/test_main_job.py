@@ -1,21 +1,25 @@
-"""The main job, seen in a real Jaeger: an instrumented application, the collector, verdicts on the traces."""
+"""The main job in a real Jaeger: an instrumented application, the collector, verdicts on the traces."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ragtrace
+from ragtrace import semconv
 from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger, JsonTrace
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
+from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.slow
+
 
 OTEL_CONFIG = Path(__file__).parents[2] / "otel-config.yaml"
 CHUNKS = [
@@ -24,6 +28,7 @@ CHUNKS = [
     ),
     ragtrace.Chunk(id="faq-7", text="Shipping is free above 50 euros.", score=0.4),
 ]
+TEXTS = {chunk.id: chunk.text or "" for chunk in CHUNKS}
 GOOD = {
     "How long do refunds take?": "Refunds take 14 days.",
     "Is shipping free?": "Shipping is free above 50 euros.",
@@ -44,17 +49,6 @@ def ask(question: str, answer: str) -> None:
         call.set_answer(answer)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the job left in Jaeger."""
-
-    jaeger: Jaeger
-    service: str
-
-    def traces(self, **search: Any) -> list[JsonTrace]:
-        return self.jaeger.search(self.service, **search)
-
-
 def tags(holder: Mapping[str, Any], key: str = "tags") -> dict[str, Any]:
     return {tag["key"]: tag["value"] for tag in holder[key]}
 
@@ -69,10 +63,11 @@ def root_of(trace: JsonTrace) -> Mapping[str, Any]:
     return root  # type: ignore[no-any-return]
 
 
-def claim_events(carrier: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    events = [log for log in carrier["logs"] if "ragtrace.claim.assertion" in tags(log, "fields")]
-    assert events, "the carrier has no claims"
-    return events
+def claims_of(carrier: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    claims = [tags(log, "fields") for log in carrier["logs"]]
+    found = [claim for claim in claims if "ragtrace.claim.assertion" in claim]
+    assert found, "the carrier has no claims"
+    return found
 
 
 def carrier_of(trace: JsonTrace) -> Mapping[str, Any]:
@@ -126,76 +121,72 @@ def through_otelcol(folder: Path, jaeger: Jaeger, otelcol: OtelCol) -> Iterator[
             yield f"http://127.0.0.1:{grpc}"
 
 
-@pytest.fixture(scope="module", params=["alone", "otelcol"])
-def job(
-    request: pytest.FixtureRequest, jaeger: Jaeger, otelcol: OtelCol, tmp_path_factory: pytest.TempPathFactory
-) -> Job:
-    """Run the job: through the collector alone, and through a real OpenTelemetry Collector."""
-    folder, service = tmp_path_factory.mktemp("job"), f"shop-{request.param}"
+@pytest.mark.parametrize("way", ["alone", "otelcol"])
+def test_bad_answers_are_found_in_jaeger_with_the_claim_and_the_chunk_that_contradicts_it(
+    jaeger: Jaeger, otelcol: OtelCol, tmp_path: Path, way: str
+) -> None:
+    service, folder = f"shop-{way}", tmp_path
     path = (
         through_the_collector_alone(folder, jaeger)
-        if request.param == "alone"
+        if way == "alone"
         else through_otelcol(folder, jaeger, otelcol)
     )
     with path as endpoint:
         run_application(service, endpoint)
         wait_for_verdicts(jaeger, service)
-    return Job(jaeger=jaeger, service=service)
 
+    def questions(**search: Any) -> set[str]:
+        return {question_of(trace) for trace in jaeger.search(service, **search)}
 
-def test_every_answer_has_a_carrier_under_its_answer_span(job: Job) -> None:
-    for trace in job.traces():
+    for search in (
+        {"tags": {"ragtrace.label.faithfulness": "fail"}},
+        {"tags": {"ragtrace.pass": "false"}},
+        {"operation": "evaluation fail"},
+    ):
+        assert questions(**search) == set(BAD), search
+    assert questions(tags={"ragtrace.label.faithfulness": "pass"}) == set(GOOD)
+    wrong = set()
+    for trace in jaeger.search(service):
+        assert not trace["warnings"]
+        assert not any(span["warnings"] for span in trace["spans"])
+        names = sorted(span["operationName"].partition(" ")[0] for span in trace["spans"])
+        assert names == ["chat", "evaluation", "invoke_workflow", "retrieval"]
         carrier, root = carrier_of(trace), root_of(trace)
         (reference,) = carrier["references"]
-        assert reference["spanID"] == root["spanID"]
-        assert tags(carrier)["ragtrace.target.span_id"] == root["spanID"]
+        assert reference["spanID"] == root["spanID"] == tags(carrier)["ragtrace.target.span_id"]
         assert carrier["startTime"] >= root["startTime"]
         assert carrier["startTime"] + carrier["duration"] <= root["startTime"] + root["duration"]
+        for claim in claims_of(carrier):
+            (chunk_id, *_) = json.loads(claim["ragtrace.claim.chunk_ids"])
+            assert claim["ragtrace.claim.quote_verified"] is True
+            assert claim["ragtrace.claim.quote"] in TEXTS[chunk_id]
+            if claim["ragtrace.claim.verdict"] == "contradicted":
+                wrong.add(claim["ragtrace.claim.assertion"])
+    assert wrong == {"Refunds take 30 days.", "Shipping is free above 90 euros."}
 
 
-def test_no_span_has_a_warning(job: Job) -> None:
-    for trace in job.traces():
-        assert not trace["warnings"]
-        assert [span["warnings"] for span in trace["spans"] if span["warnings"]] == []
+LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
+WRONG = "Refunds take 30 days."
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        {"tags": {"ragtrace.label.faithfulness": "fail"}},
-        {"operation": "evaluation fail"},
-        {"tags": {"ragtrace.pass": "false"}},
-    ],
-    ids=["label", "operation", "pass"],
-)
-def test_a_search_finds_exactly_the_bad_answers(job: Job, search: dict[str, Any]) -> None:
-    assert {question_of(trace) for trace in job.traces(**search)} == set(BAD)
+def hold_config(folder: Path, back_end: str) -> dict[str, Any]:
+    export = [{"endpoint": f"grpc://{back_end}", "forward": True}]
+    return settings_of(folder, attach={"mode": "hold"}, export=export)
 
 
-def test_a_search_finds_exactly_the_good_answers(job: Job) -> None:
-    found = job.traces(tags={"ragtrace.label.faithfulness": "pass"})
-    assert {question_of(trace) for trace in found} == set(GOOD)
-
-
-def test_the_failing_claim_names_its_chunk_and_quotes_it(job: Job) -> None:
-    texts = {chunk.id: chunk.text or "" for chunk in CHUNKS}
-    claims = [tags(event, "fields") for trace in job.traces() for event in claim_events(carrier_of(trace))]
-    wrong = [claim for claim in claims if claim["ragtrace.claim.verdict"] == "contradicted"]
-    assert {claim["ragtrace.claim.assertion"] for claim in wrong} == {
-        "Refunds take 30 days.",
-        "Shipping is free above 90 euros.",
-    }
-    for claim in claims:
-        (chunk_id, *_) = json.loads(claim["ragtrace.claim.chunk_ids"])
-        assert claim["ragtrace.claim.quote_verified"] is True
-        assert claim["ragtrace.claim.quote"] in texts[chunk_id]
-
-
-def test_originals_arrive_as_the_application_sent_them(job: Job) -> None:
-    for trace in job.traces():
-        assert sorted(span["operationName"].partition(" ")[0] for span in trace["spans"]) == [
-            "chat",
-            "evaluation",
-            "invoke_workflow",
-            "retrieval",
-        ]
+def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path, jaeger: Jaeger) -> None:
+    right = rag_trace(900, service="held-shop")
+    wrong = rag_trace(901, answer=WRONG, service="held-shop")
+    with collector_process(tmp_path, hold_config(tmp_path, jaeger.otlp_grpc)) as collector:
+        assert collector.send(*right, *wrong).status_code == 200
+        for spans in (right, wrong):
+            jaeger.wait_for_trace(spans[0].trace_id, spans=3)
+    (found,) = jaeger.search("held-shop", {LABEL: "fail"})
+    (answer,) = [span for span in found["spans"] if any(tag["key"] == LABEL for tag in span["tags"])]
+    assert int(found["traceID"], 16) == int(wrong[0].trace_id, 16)
+    assert answer["operationName"] == wrong[0].name
+    assert len(found["spans"]) == 3
+    assert not any(span["warnings"] for span in found["spans"])
+    events = [field["value"] for log in answer["logs"] for field in log["fields"] if field["key"] == "event"]
+    assert events == [semconv.EVALUATION_RESULT, "ragtrace.claim.unsupported"]
+    assert len(jaeger.search("held-shop", {LABEL: "pass"})) == 1

@@ -1,20 +1,22 @@
-"""The collector under a service manager: it says how it is, and follows SIGHUP."""
+"""The collector under a service manager and with its default store: what it says, follows and keeps."""
 
 from __future__ import annotations
 
 import json
 import signal
 import socket
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.backends.process import eventually
+from tests.integration.cli.program import json_lines, run
 from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +26,7 @@ def config_of(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def status(collector: CollectorProcess) -> dict[str, Any]:
-    page = httpx.get(f"http://127.0.0.1:{collector.pages_port}/status", timeout=PATIENCE_S).raise_for_status()
+    page = collector.page("/status").raise_for_status()
     found: dict[str, Any] = page.json()["collector"]
     return found
 
@@ -82,3 +84,57 @@ def test_sighup_follows_the_file_and_goes_on_where_it_cannot(tmp_path: Path) -> 
 def changed(collector: CollectorProcess, **reloads: int) -> dict[str, Any] | None:
     found = status(collector)
     return found if reloads.items() <= found["reloads"].items() else None
+
+
+def default_config(folder: Path, **others: Any) -> Mapping[str, Any]:
+    return {
+        "receive": {"grpc": None, "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "100ms"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "telemetry": {"listen": None},
+        **others,
+    }
+
+
+def judged(*options: str) -> int:
+    """Count by the command what was judged."""
+    result = run("ledger", "--json", *options)
+    rows = json.loads(result.stdout)["rows"] if result.exit_code == 0 else []
+    return sum(row["answers"] for row in rows if row["state"] == "judged")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "state-of-its-own"
+    monkeypatch.setenv("RAGTRACE_STATE_DIR", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_without_a_path_the_store_is_in_the_state_folder_and_commands_find_it(
+    tmp_path: Path, state: Path
+) -> None:
+    with collector_process(tmp_path, default_config(tmp_path)) as collector:
+        assert collector.send(*rag_trace(0)).status_code == 200
+        eventually(lambda: judged() == 1, what="a judged answer")
+        assert not (tmp_path / "ragtrace.db").exists()
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+        assert stat.S_IMODE((state / "ragtrace.db").stat().st_mode) == 0o600
+        trace = trace_id_of(0)
+        assert "judged" in run("why", trace).stdout
+        assert "judged" in run("why", trace, "--config", str(tmp_path / "collector.yaml")).stdout
+        explained = json_lines(run("explain", trace, "--from", "store", "--json").stdout)
+        assert explained[0]["records"][0]["question"] == "How long do refunds take?"
+        ledger = run("ledger", "--config", str(tmp_path / "collector.yaml"))
+        assert ledger.exit_code == 0, ledger.output
+        doctor = run("doctor", "--config", str(tmp_path / "collector.yaml"), "--json")
+        [store] = [line for line in json_lines(doctor.stdout) if line["name"].startswith("store ")]
+        assert store["name"] == f"store {state / 'ragtrace.db'}"
+        assert "in use by a collector" in store["found"]
+
+
+def test_a_checked_configuration_without_a_path_makes_no_folder(tmp_path: Path, state: Path) -> None:
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps(default_config(tmp_path)))
+    assert run("collector", "--config", str(file), "--check").exit_code == 0
+    assert not state.exists()

@@ -2,7 +2,7 @@
 
     python uncommitted.py MODE collector --config FILE
 
-``dies`` before its first commit, ``dies-behind`` it when it is done, or ``goes-on`` without any.
+``dies`` before its first commit, or ``dies-behind`` it when it is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ragtrace_collector.receive.kafka_client import GroupConsumer, Partition
 
 def commit(consumer: GroupConsumer, offsets: Mapping[Partition, int]) -> None:
     """Commit as the mode says."""
-    if not offsets or MODE == "goes-on":
+    if not offsets:
         return
     if MODE == "dies-behind":
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]

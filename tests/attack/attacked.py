@@ -8,9 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, settings_of
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -30,22 +27,13 @@ def idle_config(folder: Path, *, store: Path | None = None, **changes: Any) -> M
 
 def send(collector: CollectorProcess, numbers: Sequence[int]) -> list[str]:
     """Send answers, each in a request of its own; return the ids of the traces that were acknowledged."""
-    acknowledged = []
-    with httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=30) as client:
-        for number in numbers:
-            answer = client.post(
-                "/v1/traces",
-                content=encode(rag_trace(number)),
-                headers={"content-type": "application/x-protobuf"},
-            )
-            if answer.status_code == 200:
-                acknowledged.append(trace_id_of(number))
-    return acknowledged
+    sent = {number: collector.send(*rag_trace(number)).status_code for number in numbers}
+    return [trace_id_of(number) for number, status in sent.items() if status == 200]
 
 
 def readiness(collector: CollectorProcess) -> tuple[int, str]:
     """Return the status of ``/readyz`` and the reasons that stand there."""
-    answer = httpx.get(f"http://127.0.0.1:{collector.pages_port}/readyz", timeout=30)
+    answer = collector.page("/readyz")
     return answer.status_code, " ".join(answer.json()["reasons"])
 
 

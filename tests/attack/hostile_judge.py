@@ -56,10 +56,16 @@ class HostileJudge:
             assert self.changed.wait_for(lambda: self.requests >= number, timeout=PATIENCE_S), self.requests
 
 
-def completion(request: Mapping[str, Any], usage: object = None, *, text: str | None = None) -> bytes:
+def completion(
+    request: Mapping[str, Any],
+    usage: object = None,
+    *,
+    text: str | None = None,
+    replies: Mapping[str, Any] = REPLIES,
+) -> bytes:
     """Return a chat completion that answers the step which a request asks for, with any usage."""
     step = "verify" if '"verdicts"' in json.dumps(request.get("response_format")) else "extract"
-    content = json.dumps(answered(REPLIES[step], request)) if text is None else text
+    content = json.dumps(answered(replies[step], request)) if text is None else text
     message = {"role": "assistant", "content": content}
     choices = [{"index": 0, "finish_reason": "stop", "message": message}]
     told: dict[str, Any] = {"object": "chat.completion", "choices": choices, "usage": usage}

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import json
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from json import JSONDecoder
+from types import FrameType
 from typing import Any, Final
 
 import pytest
-from google.protobuf.message import Message
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from ragtrace import semconv
 from ragtrace._row_fields import UnreadableValue, written_value
 from ragtrace.http import Body, UnreadableBody
 from ragtrace.judge import open_judge
@@ -32,11 +29,11 @@ from ragtrace.pipeline import evaluate
 from ragtrace.records import RecordRow, record_of
 from ragtrace.sentences import split_sentences
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.logs import read_logs
-from ragtrace.traces.otlp import read_spans
 from ragtrace.traces.trace import Trace
 from tests.attack.hostile_judge import Said, completion, hostile_judge
-from tests.rag_spans import rag_trace
+from tests.integration.cli.test_citations import rag
+from tests.reading.kinds import oi, spans_of
+from tests.reading.unseen import langfuse
 
 _LENGTH: Final = 16_000
 _TIMES: Final = 4
@@ -105,105 +102,52 @@ def cpu_s(read: Callable[[str], object], text: str) -> float:
     return time.thread_time() - started
 
 
-@pytest.mark.parametrize("frame", FRAMES)
-@pytest.mark.parametrize("reader", READERS)
-def test_work_grows_no_faster_than_the_text(reader: str, frame: str) -> None:
-    slow: dict[str, tuple[float, float]] = {}
+def slow_of(read: Callable[[str], object], frame: Callable[[str], str] = str) -> Mapping[str, object]:
+    """Return the pieces of which a longer text takes too much longer."""
+    slow = {}
     for piece in PIECES:
-        short, long = (FRAMES[frame](piece * (size // len(piece))) for size in (_LENGTH, _TIMES * _LENGTH))
-        once, grown = cpu_s(READERS[reader], short), cpu_s(READERS[reader], long)
-        if grown > max(_TIMES * _TOLERANCE * once, _NOISE_S):
-            slow[piece] = once, grown
-    assert slow == {}
-
-
-def attributes(body: Message, values: Iterable[AnyValue]) -> bytes:
-    """Return an export request with the values on one span or one log record."""
-    body.attributes.extend(KeyValue(key=f"k.{place}", value=each) for place, each in enumerate(values))
-    body.trace_id, body.span_id = bytes(range(16)), bytes(range(8))
-    if isinstance(body, LogRecord):
-        logs = ExportLogsServiceRequest()
-        logs.resource_logs.add().scope_logs.add().log_records.append(body)
-        return logs.SerializeToString()
-    spans = ExportTraceServiceRequest()
-    spans.resource_spans.add().scope_spans.add().spans.append(body)
-    return spans.SerializeToString()
-
-
-def nested(depth: int, *, in_list: bool) -> AnyValue:
-    value = AnyValue(string_value="x")
-    for _ in range(depth):
-        inner = value
-        value = AnyValue()
-        if in_list:
-            value.array_value.values.append(inner)
-        else:
-            value.kvlist_value.values.add(key="k").value.CopyFrom(inner)
-    return value
-
-
-def texts(number: int) -> list[AnyValue]:
-    return [AnyValue(string_value="x") for _ in range(number)]
-
-
-VALUES: Final[Mapping[str, Callable[[int], Iterable[AnyValue]]]] = {
-    "many": texts,
-    "a wide list": lambda number: [AnyValue(array_value=ArrayValue(values=texts(number)))],
-    "deep lists": lambda number: [nested(20, in_list=True)] * (number // 20),
-    "deep maps": lambda number: [nested(20, in_list=False)] * (number // 20),
-    "a long text": lambda number: [AnyValue(string_value="x" * 50 * number)],
-}
-
-
-def read_request(body: bytes) -> None:
-    spans, _ = read_spans(body, encoding="protobuf")
-    extract_records(Trace.of(bytes(range(16)).hex(), spans))
-
-
-def read_records(body: bytes) -> None:
-    read_logs(body, encoding="protobuf")
-
-
-@pytest.mark.parametrize("shape", VALUES)
-@pytest.mark.parametrize(("kind", "read"), [(OtlpSpan, read_request), (LogRecord, read_records)])
-def test_work_grows_no_faster_than_the_attributes(
-    kind: type[Message], read: Callable[[bytes], object], shape: str
-) -> None:
-    short, long = (attributes(kind(), VALUES[shape](_TIMES**step * 5_000)) for step in (0, 1))
-    once, grown = cpu_s(read, short), cpu_s(read, long)
-    assert grown <= max(_TIMES * _TOLERANCE * once, _NOISE_S)
-
-
-CONTENT: Final = [
-    (0, semconv.OUTPUT_MESSAGES),
-    (1, semconv.RETRIEVAL_DOCUMENTS),
-    (2, semconv.INPUT_MESSAGES),
-    (2, "input.value"),
-]
-
-
-@pytest.mark.parametrize(("place", "name"), CONTENT)
-def test_work_grows_no_faster_than_what_an_attribute_holds(place: int, name: str) -> None:
-    def read(text: str) -> None:
-        spans = list(rag_trace(0))
-        spans[place] = replace(spans[place], attributes={**spans[place].attributes, name: text})
-        extract_records(Trace.of(spans[0].trace_id, spans))
-
-    slow: dict[str, tuple[float, float]] = {}
-    for piece in PIECES:
-        short, long = (piece * (size // len(piece)) for size in (_LENGTH, _TIMES * _LENGTH))
+        short, long = (frame(piece * (size // len(piece))) for size in (_LENGTH, _TIMES * _LENGTH))
         once, grown = cpu_s(read, short), cpu_s(read, long)
         if grown > max(_TIMES * _TOLERANCE * once, _NOISE_S):
             slow[piece] = once, grown
-    assert slow == {}
+    return slow
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_work_grows_no_faster_than_the_text(reader: str) -> None:
+    for name, frame in FRAMES.items():
+        assert slow_of(READERS[reader], frame) == {}, name
 
 
 REPLIES: Final[Mapping[str, Callable[[int], str]]] = {
     "thoughts without an end": lambda size: "<think>" * (size // 7),
-    "nested objects without an end": lambda size: '{"a":' * 50 + '"' + "x" * size,
     "objects without number": lambda size: "{}" * (size // 2),
-    "quotes": lambda size: '{"' + '\\"' * (size // 2),
 }
+
+
+@pytest.mark.parametrize("convention", ["langfuse", "openinference"])
+@pytest.mark.parametrize("end", [0, -3], ids=["whole", "cut off"])
+def test_the_json_of_an_attribute_is_parsed_once(convention: str, end: int) -> None:
+    padding = "Refunds take 14 days. " * 5_000
+    asked = [{"role": "user", "content": "How long?"}, {"role": "tool", "content": padding}]
+    said = [{"role": "assistant", "content": "14 days.", "citations": [{"cited_text": padding}]}]
+    given, answered = (json.dumps(each) for each in (asked, said))
+    texts = (given, answered[:end] if end else answered)
+    node = langfuse("generation", *texts) if convention == "langfuse" else oi("LLM", *texts)
+    spans = spans_of(convention, rag(node))
+    parsed: Counter[tuple[str, int]] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is JSONDecoder.raw_decode.__code__:
+            parsed[frame.f_locals["s"], frame.f_locals["idx"]] += 1
+
+    sys.setprofile(count)
+    try:
+        extract_records(Trace.of(spans[0].trace_id, spans))
+    finally:
+        sys.setprofile(None)
+    assert {each for each, _ in parsed}.issuperset(texts)
+    assert max(parsed.values()) == 1
 
 
 @pytest.mark.parametrize("shape", REPLIES)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from ragtrace.backends.otlp_sinks import OtlpFileSink
-from ragtrace.errors import RagtraceError, SendRefused
+from ragtrace.errors import SendRefused
 from ragtrace.traces.otlp import encode, encode_json
-from ragtrace_collector.store.recovery import save_readable
-from ragtrace_collector.store.sqlite import SqliteFile
-from ragtrace_collector.store.store import Store
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import REPLIES
-from tests.attack.attacked import idle_config
 from tests.integration.cli.program import run
 from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.slow
 
 SECRET = "the victim's own file"
 QUESTION = "How long do refunds take?"
@@ -39,40 +34,6 @@ def evaluate(folder: Path, *options: str, judge: str = "scripted") -> int:
 
 def report(folder: Path, out: Path) -> int:
     return evaluate(folder, "--out", str(out))
-
-
-def calibration(option: str) -> Callable[[Path, Path], int]:
-    def calibrate(folder: Path, out: Path) -> int:
-        rows = folder / "labeled.jsonl"
-        chunk = "Refunds take 14 days. The shop is in Ulm."
-        labels = {"Refunds take 14 days.": "supported", "The shop is in Bonn.": "contradicted"}
-        with rows.open("w") as file:
-            for number, (text, label) in enumerate([*labels.items()] * 6):
-                row = {"question": QUESTION, "contexts": [f"{chunk} {number}"], "answer": text}
-                file.write(json.dumps({**row, "claims": [{"text": text, "label": label}]}) + "\n")
-        return run("calibrate", str(rows), "--judge", "scripted", option, str(out)).exit_code
-
-    return calibrate
-
-
-def store_of(folder: Path) -> Path:
-    store = folder / "store.db"
-    if not store.exists():
-
-        async def fill() -> None:
-            opened = await Store.open(SqliteFile(store), max_bytes=1 << 30)
-            await opened.aclose()
-
-        asyncio.run(fill())
-    return store
-
-
-def salvage(folder: Path, out: Path) -> int:
-    try:
-        save_readable(store_of(folder), out)
-    except RagtraceError:
-        return 1
-    return 0
 
 
 def backfill(folder: Path, verdicts: Path, *options: str) -> int:
@@ -99,15 +60,8 @@ def cache(folder: Path, out: Path) -> int:
 
 
 Write = Callable[[Path, Path], int]
-REPLACED: dict[str, Write] = {
-    "report.html": report,
-    "report.parquet": report,
-    "plot.html": calibration("--out"),
-    "saved.json": calibration("--save"),
-}
+REPLACED: dict[str, Write] = {"report.html": report, "report.parquet": report}
 """Written beside their place: what stands there is replaced."""
-MADE: dict[str, Write] = {"salvaged.db": salvage}
-"""Never put over something."""
 OPENED: dict[str, Write] = {
     "report.jsonl": report,
     "report.csv": report,
@@ -117,9 +71,7 @@ OPENED: dict[str, Write] = {
     "replies.cache": cache,
 }
 """Opened where they stand, and gone on with."""
-ALL = {**REPLACED, **MADE, **OPENED}
-PRIVATE = {name: write for name, write in ALL.items() if name != "saved.json"}
-"""Those that hold questions and answers."""
+ALL = {**REPLACED, **OPENED}
 
 
 def each(writes: dict[str, Write]) -> pytest.MarkDecorator:
@@ -145,39 +97,39 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     assert os.listdir(elsewhere) == ["victim"]
 
 
-@pytest.mark.slow
 @each(ALL)
-def test_a_link_beside_the_place_leads_nothing_out_of_the_folder(
+def test_what_is_written_is_for_its_owner_alone_and_follows_no_link_beside_it(
     tmp_path: Path, victim: Path, name: str, write: Write
 ) -> None:
     (tmp_path / f"{name}.part").symlink_to(victim.parent / "new")
     for end in (".partial", ".tmp"):
         (tmp_path / f"{name}{end}").symlink_to(victim)
-    assert write(tmp_path, tmp_path / name) == 0
+    before = os.umask(0)
+    try:
+        assert write(tmp_path, tmp_path / name) == 0
+    finally:
+        os.umask(before)
     assert (tmp_path / name).stat().st_size > 0
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
 @each(REPLACED)
-@pytest.mark.parametrize("dangling", [False, True], ids=["to a file", "to nothing yet"])
 def test_a_link_in_the_place_itself_is_replaced(
-    tmp_path: Path, victim: Path, name: str, write: Write, dangling: bool
+    tmp_path: Path, victim: Path, name: str, write: Write
 ) -> None:
     place = tmp_path / name
-    place.symlink_to(victim.parent / "new" if dangling else victim)
+    place.symlink_to(victim)
     assert write(tmp_path, place) == 0
     assert not place.is_symlink()
     assert place.stat().st_size > 0
 
 
-@pytest.mark.slow
-@each({**MADE, **OPENED})
-@pytest.mark.parametrize("dangling", [False, True], ids=["to a file", "to nothing yet"])
+@each(OPENED)
 def test_a_link_in_the_place_itself_is_not_followed(
-    tmp_path: Path, victim: Path, name: str, write: Write, dangling: bool
+    tmp_path: Path, victim: Path, name: str, write: Write
 ) -> None:
     place = tmp_path / name
-    place.symlink_to(victim.parent / "new" if dangling else victim)
+    place.symlink_to(victim.parent / "new")
     assert write(tmp_path, place) != 0 or write is cache  # which judging goes on without
     assert place.is_symlink()
 
@@ -194,34 +146,6 @@ def test_a_refused_link_is_named_with_what_to_do(tmp_path: Path, victim: Path) -
     assert "name the file" in told.output
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"export": [{"endpoint": "otlp-file:LINK"}]},
-        {"judge": {"use": "openai:m", "base_url": "http://127.0.0.1:9/v1", "cache": "LINK"}},
-    ],
-    ids=["export", "cache"],
-)
-def test_a_check_of_the_configuration_finds_a_link(
-    tmp_path: Path, victim: Path, changes: dict[str, object]
-) -> None:
-    place = tmp_path / "out.jsonl"
-    place.symlink_to(victim)
-    config = tmp_path / "collector.json"
-    config.write_text(json.dumps(idle_config(tmp_path, **changes)).replace("LINK", str(place)))
-    told = run("collector", "--config", str(config), "--check", columns=500)
-    assert told.exit_code == 2
-    assert f"'{place}' is a link" in told.output
-
-
-def test_a_link_is_found_before_anything_is_paid_for(tmp_path: Path, victim: Path) -> None:
-    place = tmp_path / "verdicts.jsonl"
-    place.symlink_to(victim.parent / "new")
-    with running_judge(REPLIES) as server:
-        assert backfill(tmp_path, place, "--judge", "openai:m", "--base-url", server.base_url) != 0
-        assert server.calls == 0
-
-
 async def test_a_sink_does_not_follow_a_link_that_was_planted_while_it_ran(
     tmp_path: Path, victim: Path
 ) -> None:
@@ -232,67 +156,3 @@ async def test_a_sink_does_not_follow_a_link_that_was_planted_while_it_ran(
     place.symlink_to(victim)
     with pytest.raises(SendRefused, match="is a link"):
         await sink.send(encode(rag_trace(1)))
-
-
-@contextmanager
-def umask(mask: int) -> Iterator[None]:
-    before = os.umask(mask)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-@pytest.mark.slow
-@each(PRIVATE)
-@pytest.mark.parametrize("mask", [0o000, 0o277], ids=oct)
-def test_what_holds_content_is_for_its_owner_alone_whatever_the_umask(
-    tmp_path: Path, name: str, write: Write, mask: int
-) -> None:
-    store_of(tmp_path)
-    for file in ("records.jsonl", "labeled.jsonl", "traces.jsonl", "verdicts", "unnamed.progress"):
-        (tmp_path / file).touch()
-    with umask(mask):
-        assert write(tmp_path, tmp_path / name) == 0
-    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
-
-
-@pytest.mark.slow
-@each({name: write for name, write in ALL.items() if name not in MADE})
-def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path, name: str, write: Write) -> None:
-    assert write(tmp_path, tmp_path / name) == 0
-    (tmp_path / name).chmod(0o640)
-    assert write(tmp_path, tmp_path / name) == 0
-    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o640
-
-
-@pytest.mark.slow
-@each({**REPLACED, **MADE})
-def test_nothing_is_left_beside_what_was_written(tmp_path: Path, name: str, write: Write) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    assert write(tmp_path, folder / name) == 0
-    assert os.listdir(folder) == [name]
-
-
-def test_a_copy_is_not_put_over_what_appeared_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = tmp_path / "copy.db"
-    store_of(tmp_path)
-    before = os.fsync
-
-    def plant(descriptor: int) -> None:
-        before(descriptor)
-        if not copy.exists():
-            copy.write_text(SECRET)
-
-    monkeypatch.setattr(os, "fsync", plant)
-    assert salvage(tmp_path, copy) != 0
-    assert copy.read_text() == SECRET
-
-
-def test_what_is_saved_and_copied_can_be_read(tmp_path: Path) -> None:
-    assert salvage(tmp_path, tmp_path / "copy.db") == 0
-    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

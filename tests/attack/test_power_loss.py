@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,11 +20,10 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.attack.power_loss import Disk
-from tests.backends.postgres_server import Postgres, running_postgres
+from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
 from tests.integration.cli.program import start
 from tests.patience import PATIENCE_S
@@ -36,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 PROTOBUF: Final = {"content-type": "application/x-protobuf"}
 SENDERS: Final = 4
+ANSWERS: Final = 120
 LUCKS: Final = (0.0, 0.5, 1.0)
 
 
@@ -124,17 +122,16 @@ def accounted(database: Database) -> tuple[int, int]:
     return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")
 
 
-@pytest.mark.parametrize("answers", [pytest.param(1, marks=pytest.mark.night), 120])
 def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, answers: int
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as preloaded:
         for name, value in disk.environment.items():
             preloaded.setenv(name, value)
         with collector_process(disk.root, config_of(disk.root)) as collector:
-            acknowledged = acknowledged_until_the_power_fails(collector, answers=answers)
+            acknowledged = acknowledged_until_the_power_fails(collector, answers=ANSWERS)
     store = SqliteFile(disk.root / "store.db")
-    for left in [disk.after_power_loss(Random(answers), luck=luck) for luck in LUCKS]:
+    for left in [disk.after_power_loss(Random(1), luck=luck) for luck in LUCKS]:
         disk.restore(left)
         with collector_process(disk.root, config_of(disk.root)) as collector:
             eventually(lambda: acknowledged <= carriers(disk.root).keys(), what="every answer's carrier")
@@ -145,24 +142,6 @@ def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
         found = carriers(disk.root)
         assert set(found.values()) == {1}, "a carrier stands there twice"
         assert accounted(store) == (len(found), 0)
-
-
-@pytest.mark.long
-def test_what_was_acknowledged_outlives_a_loss_of_the_database_with_the_power(tmp_path: Path) -> None:
-    answers = 120
-    with running_postgres() as server:
-        database = PostgresServer(server.new_database())
-        config = {**config_of(tmp_path), "store": {"url": database.url}}
-        with collector_process(tmp_path, config) as collector:
-            acknowledged = acknowledged_until_the_power_fails(collector, answers=answers, server=server)
-        server.start()
-        with collector_process(tmp_path, config) as collector:
-            eventually(lambda: acknowledged <= carriers(tmp_path).keys(), what="every answer's carrier")
-            eventually(lambda: accounted(database)[1] == 0, what="nothing to be under way")
-            assert collector.stop() == 0
-        found = carriers(tmp_path)
-        assert set(found.values()) == {1}, "a carrier stands there twice"
-        assert accounted(database) == (len(found), 0)
 
 
 _MOST_ANSWERS: Final = 40
@@ -189,37 +168,20 @@ IDLE: Final[Mapping[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("sync", [15, *(pytest.param(each, marks=pytest.mark.night) for each in (8, 25, 35))])
 def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, sync: int
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails right before a sync, and nothing survives but what was synced before."""
     folder = disk.root / "verdicts"  # which the sink makes
     config = {**config_of(disk.root), "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}]}
     make_store(disk, monkeypatch, config)
-    with started_on(disk, monkeypatch, disk.failing_at(sync), config) as collector:
+    with started_on(disk, monkeypatch, disk.failing_at(15), config) as collector:
         acknowledged = set(acknowledged_one_by_one(collector))
         collector.kill()
-    disk.restore(disk.after_power_loss(Random(sync), luck=0))
+    disk.restore(disk.after_power_loss(Random(15), luck=0))
     assert 0 < len(acknowledged) < _MOST_ANSWERS, "the power did not fail meanwhile"
     assert acknowledged <= known(disk.root / "store.db")
     assert delivered(disk.root / "store.db") <= carriers(folder).keys()
-
-
-@pytest.mark.parametrize("luck", [0.0, *(pytest.param(each, marks=pytest.mark.night) for each in LUCKS[1:])])
-def test_a_log_that_is_brought_into_the_store_when_the_power_fails_loses_nothing(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, luck: float
-) -> None:
-    """So much comes that SQLite moves the log's pages into the store's own file, several times."""
-    config = {**config_of(disk.root), **IDLE}
-    make_store(disk, monkeypatch, config)
-    with started_on(disk, monkeypatch, disk.failing_at(40 + int(4 * luck)), config) as collector:
-        acknowledged = set(acknowledged_one_by_one(collector, answer="Refunds. " * 20_000))
-        collector.kill()
-    disk.restore(disk.after_power_loss(Random(int(10 * luck)), luck=luck))
-    assert (disk.root / "store.db").stat().st_size > 1 << 20
-    assert 0 < len(acknowledged) < _MOST_ANSWERS, "the power did not fail meanwhile"
-    assert acknowledged <= known(disk.root / "store.db")
 
 
 def test_a_state_folder_that_was_made_does_not_go_with_the_power(
@@ -251,34 +213,7 @@ def started_on(
             yield collector
 
 
-SEND: Final = """
-import asyncio, os, sys
-from pathlib import Path
-from ragtrace.backends.otlp_sinks import OtlpFileSink
-
-if sys.argv[2] == "killed before it has synced":
-    os.fsync = lambda descriptor: None
-asyncio.run(OtlpFileSink(Path(sys.argv[1])).send(sys.stdin.buffer.read()))
-"""
-
-
-@pytest.mark.parametrize("sync", range(1, 8))
-def test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left(disk: Disk, sync: int) -> None:
-    """A kill spares what was not synced, and the next process finds it there: folders, names and lines."""
-    out, request = disk.root / "made" / "for it" / "out.jsonl", encode(rag_trace(0))
-    for environment in (disk.failing_at(sync), disk.environment):
-        done = subprocess.run(
-            [sys.executable, "-c", SEND, str(out), "in order"],
-            input=request,
-            env={**os.environ, **environment},
-            check=False,
-        )
-    assert done.returncode == 0
-    assert disk.after_power_loss(Random(0), luck=0) == {"made/for it/out.jsonl": out.read_bytes()}
-    assert len(decode_json(out.read_text())) == 3
-
-
-@pytest.mark.parametrize("report", ["rows.jsonl", "rows.csv", "page.html"])
+@pytest.mark.parametrize("report", ["rows.jsonl", "page.html"])
 def test_a_report_that_was_written_outlives_a_power_loss(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str
 ) -> None:

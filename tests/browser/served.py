@@ -7,16 +7,15 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time_ns
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 
 from ragtrace.answer_sources import find_answers, open_source
 from ragtrace.answers.index import OwnIndex, open_index
-from ragtrace.answers.port import OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, FaultKind, SessionFault, SessionSummary
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews import ReviewFile
@@ -96,25 +95,6 @@ class SettableClock:
         return time_ns() + self.ahead_ns
 
 
-@dataclass
-class HeldSource:
-    """A place that can be made slow: it answers when it is let go."""
-
-    inner: object
-    name: str = "file:traces.jsonl"
-    let_go: threading.Event = field(default_factory=threading.Event)
-
-    async def open(self, key: AnswerKey) -> OpenedAnswer:
-        """Open an answer, once that is allowed."""
-        await asyncio.to_thread(self.let_go.wait, PATIENCE_S)
-        opened: OpenedAnswer = await self.inner.open(key)  # type: ignore[attr-defined]
-        return opened
-
-    async def aclose(self) -> None:
-        """Close the place."""
-        await self.inner.aclose()  # type: ignore[attr-defined]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServedPages:
     """The running pages."""
@@ -122,7 +102,6 @@ class ServedPages:
     url: str
     keys: Mapping[str, AnswerKey]
     clock: SettableClock
-    source: HeldSource
     reviews: Callable[[AnswerKey], Sequence[str]]
     """The labels that people gave an answer."""
 
@@ -142,8 +121,7 @@ def serving(
     traces.write_text("".join(f"{json.dumps(json.loads(line))}\n" for line in lines), "utf-8")
     keys = {answer.name: AnswerKey(trace_id_of(number), _ROOT) for number, answer in enumerate(answers)}
     clock, reviews = SettableClock(), ReviewFile(folder / "reviews.db")
-    index, source = open_index(), HeldSource(open_source(f"file:{traces}"))
-    source.let_go.set()
+    index, source = open_index(), open_source(f"file:{traces}")
     auth = TokenAuth(grants, clock)
     site = Site(
         index=index,
@@ -159,16 +137,12 @@ def serving(
         await index.add_sessions([_session(list(keys.values()))])
 
     with _running(ui_app(site, access=access), before=fill, after=lambda: _close(index, source)) as url:
-        try:
-            yield ServedPages(
-                url=url,
-                keys=keys,
-                clock=clock,
-                source=source,
-                reviews=lambda key: [review.label.value for review in _in_thread(lambda: reviews.of(key))],
-            )
-        finally:
-            source.let_go.set()
+        yield ServedPages(
+            url=url,
+            keys=keys,
+            clock=clock,
+            reviews=lambda key: [review.label.value for review in _in_thread(lambda: reviews.of(key))],
+        )
     reviews._close()
 
 
@@ -203,7 +177,7 @@ async def _fill(index: OwnIndex, address: str, *, expected: int) -> None:
     await index.add(found)
 
 
-async def _close(index: OwnIndex, source: HeldSource) -> None:
+async def _close(index: OwnIndex, source: Any) -> None:
     await source.aclose()
     await index.aclose()
 

@@ -25,6 +25,8 @@ from tests.backends.otelcol import OtelCol
 from tests.dashboards.asked import metrics_in, read, targets_in
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE, PROMETHEUS = DEPLOY / "compose", DEPLOY / "prometheus"
@@ -60,14 +62,12 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r"\b(?:ragtrace|process)_[a-z_]+", text))
 
 
-@pytest.mark.slow
 def test_prometheus_takes_its_configuration_and_rules() -> None:
     run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
     run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
     run("promtool", "check", "rules", PROMETHEUS / "judging-rules.yml")
 
 
-@pytest.mark.slow
 def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well() -> None:
     run("promtool", "test", "rules", PROMETHEUS / "alerts.test.yml")
 
@@ -88,25 +88,15 @@ def alert_rules() -> Iterator[dict[str, Any]]:
             yield from group["rules"]
 
 
-async def test_dashboards_of_quality_ask_for_metrics_that_there_are() -> None:
-    known = await scraped_names()
-    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
-        asked = {
-            name
-            for target in targets_in(read(file.name))
-            if target.source == "prometheus"
-            for name in metrics_in(target.asked["expr"])
-        }
-        own = {name for name in asked if not name.startswith("ragtrace_evaluation_")}
-        assert len(own) > 5
-        assert own <= known
-
-
 async def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
     texts = [rule["expr"] for rule in alert_rules()]
     texts += [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
     asked = set().union(*map(names_in, texts))
     assert len(asked) > 20
+    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
+        targets = [each for each in targets_in(read(file.name)) if each.source == "prometheus"]
+        named = {name for target in targets for name in metrics_in(target.asked["expr"])}
+        asked |= {name for name in named if not name.startswith("ragtrace_evaluation_")}
     assert asked <= await scraped_names()
 
 
@@ -115,15 +105,6 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
-def test_the_dashboard_reads_from_a_data_source_that_is_provisioned() -> None:
-    sources = yaml.safe_load((COMPOSE / "grafana/provisioning/datasources/datasources.yaml").read_text())
-    known = {source["uid"] for source in sources["datasources"]}
-    asked = {target["datasource"]["uid"] for panel in dashboard()["panels"] for target in panel["targets"]}
-    assert asked <= known
-    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(dashboard()["panels"])
-
-
-@pytest.mark.slow
 def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/ragtrace/bin/ragtrace", "/bin/true"))
@@ -137,7 +118,6 @@ MANY = ("database.secretName=ragtrace-database", "all.replicas=0", "ingest.repli
 SCALED = ("evaluate.maxReplicas=6", "autoscaling.queued=500", "database.pods.app=postgres")
 CHARTS = {
     "one": (),
-    "many": MANY,
     "scaled": (*MANY, *SCALED),
     "reviewed": (*MANY, "config.ui.reviews=/var/lib/ragtrace/reviews.jsonl"),
 }
@@ -174,42 +154,48 @@ def test_helm_finds_no_fault_in_the_chart(helm: Helm) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("values", "fault"),
-    [
-        pytest.param(("all.replicas=2",), "a file belongs to one process", id="two processes on a file"),
-        pytest.param(("all.maxReplicas=2",), "a file belongs to one process", id="an autoscaler on a file"),
-        pytest.param(("ingest.replicas=1",), "a file belongs to one process", id="a role on a file"),
-        pytest.param((*MANY, "evaluate.replicas=0"), "judged by `all` or `evaluate`", id="nobody judges"),
-        pytest.param(("database.url=postgresql://x",), "url", id="an address outside a secret"),
-    ],
-)
-def test_wrong_values_are_refused(helm: Helm, values: Sequence[str], fault: str) -> None:
-    done = helm.template(CHART, *(part for value in values for part in ("--set", value)))
-    assert done.returncode != 0
-    assert fault in done.stderr
+def test_wrong_values_are_refused(helm: Helm) -> None:
+    for fault, values in {
+        "a file belongs to one process": ("all.replicas=2",),
+        "judged by `all` or `evaluate`": (*MANY, "evaluate.replicas=0"),
+        "url": ("database.url=postgresql://x",),
+    }.items():
+        done = helm.template(CHART, *(part for value in values for part in ("--set", value)))
+        assert done.returncode != 0
+        assert fault in done.stderr
 
 
-def test_the_collector_takes_what_the_chart_configures(
-    manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("values", CHARTS.values(), ids=CHARTS)
+def test_a_chart_is_what_the_collector_takes_and_its_parts_find_each_other(
+    helm: Helm, values: Sequence[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
+    manifests = rendered(helm, values)
     config = config_of(manifests)
+    check_configuration(config, tmp_path)
+    assert URL not in json.dumps(manifests)
+    check_stops(config, manifests)
+    for owner in of_kind(manifests, "StatefulSet"):
+        check_pod(config, owner)
+    check_selectors(manifests)
+    check_network_policy(config, manifests)
+
+
+def check_configuration(config: CollectorConfig, folder: Path) -> None:
     (line,) = re.findall(r'echo "(- .*)" >> tokens.yaml', (CHART / "values.yaml").read_text())
-    (tmp_path / "tokens.yaml").write_text(line.replace("$digest", "ab" * 32))
+    (folder / "tokens.yaml").write_text(line.replace("$digest", "ab" * 32))
     update: dict[str, object] = {
-        "receive": config.receive.model_copy(update={"tokens_file": tmp_path / "tokens.yaml"}),
+        "receive": config.receive.model_copy(update={"tokens_file": folder / "tokens.yaml"}),
         "ui": config.ui.model_copy(update={"reviews": None}),
     }
     if config.store.url is None:
         assert config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
-        update["store"] = config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})
+        update["store"] = config.store.model_copy(update={"path": folder / "ragtrace.db"})
     check_config(config.model_copy(update=update))
-    assert URL not in json.dumps(manifests)
 
 
-def test_a_stop_is_waited_for_as_long_as_it_may_take(manifests: list[Manifest]) -> None:
-    config = config_of(manifests)
+def check_stops(config: CollectorConfig, manifests: Sequence[Manifest]) -> None:
+    """A stop is waited for as long as it may take."""
     waits = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
     waits += re.findall(r"stop_grace_period: (\d+)s", (COMPOSE / "compose.yaml").read_text())
     waits += [pod["spec"]["terminationGracePeriodSeconds"] for pod in pods(manifests)]
@@ -218,28 +204,27 @@ def test_a_stop_is_waited_for_as_long_as_it_may_take(manifests: list[Manifest]) 
     assert all(int(wait) > longest_s for wait in waits)
 
 
-def test_every_pod_plays_its_role_where_it_is_looked_for(manifests: list[Manifest]) -> None:
-    config = config_of(manifests)
-    for owner in of_kind(manifests, "StatefulSet"):
-        pod = owner["spec"]["template"]
-        (container,) = pod["spec"]["containers"]
-        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        listening = [config.receive.grpc, config.telemetry.listen, config.ui.listen]
-        assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
-        probes = {key: probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")}
-        assert {probe["port"] for probe in probes.values()} == {"pages"}
-        assert probes["readinessProbe"]["path"] == "/readyz"
-        role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
-        assert container["args"][3:] == ([] if config.store.url is None else ["--role", role])
-        claims = {each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())}
-        assert claims == (set() if config.store.url and not config.ui.reviews else {"state"})
-        volumes = {each["name"] for each in pod["spec"]["volumes"]} | claims
-        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
-        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+def check_pod(config: CollectorConfig, owner: Manifest) -> None:
+    """A pod plays its role where it is looked for."""
+    pod = owner["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    listening = [config.receive.grpc, config.telemetry.listen, config.ui.listen]
+    assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
+    probes = {key: probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")}
+    assert {probe["port"] for probe in probes.values()} == {"pages"}
+    assert probes["readinessProbe"]["path"] == "/readyz"
+    role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+    assert container["args"][3:] == ([] if config.store.url is None else ["--role", role])
+    claims = {each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())}
+    assert claims == (set() if config.store.url and not config.ui.reviews else {"state"})
+    volumes = {each["name"] for each in pod["spec"]["volumes"]} | claims
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_selectors_find_the_pods_that_are_made(manifests: list[Manifest]) -> None:
+def check_selectors(manifests: Sequence[Manifest]) -> None:
     made = [pod["metadata"]["labels"] for pod in pods(manifests)]
     names = {f"{each['metadata']['name']}-0" for each in of_kind(manifests, "StatefulSet")}
     for each in manifests:
@@ -264,10 +249,8 @@ def test_an_autoscaler_is_for_processes_that_there_are(helm: Helm) -> None:
     )
 
 
-def test_the_network_policy_lets_through_what_the_configuration_needs_and_no_more(
-    manifests: list[Manifest],
-) -> None:
-    config = config_of(manifests)
+def check_network_policy(config: CollectorConfig, manifests: Sequence[Manifest]) -> None:
+    """It lets through what the configuration needs, and no more."""
     (policy,) = [each["spec"] for each in of_kind(manifests, "NetworkPolicy")]
     served = {port["targetPort"] for each in of_kind(manifests, "Service") for port in each["spec"]["ports"]}
     let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
@@ -290,15 +273,6 @@ def test_the_configuration_of_the_containers_is_fine(store: str | None, tmp_path
     )
 
 
-def test_the_containers_over_a_database_share_it_and_play_both_roles() -> None:
-    services = yaml.safe_load((COMPOSE / "many.yaml").read_text())["services"]
-    collectors = [services[name] for name in ("ragtrace", "evaluate")]
-    assert [each["command"][-1] for each in collectors] == ["ingest", "evaluate"]
-    assert collectors[0]["environment"] == collectors[1]["environment"]
-    of_names = {"@postgres/" in each["environment"]["RAGTRACE_STORE"] for each in collectors}
-    assert of_names == {"postgres" in services}
-
-
 def test_every_file_that_a_container_is_given_is_there() -> None:
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     mounts = [volume.partition(":")[0] for each in services.values() for volume in each.get("volumes", ())]
@@ -308,24 +282,12 @@ def test_every_file_that_a_container_is_given_is_there() -> None:
     assert (COMPOSE / services["ragtrace"]["build"]["context"] / "collector" / "Dockerfile").exists()
 
 
-@pytest.mark.slow
-def test_compose_takes_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
-        pytest.skip("docker compose is not installed")
-    run("docker", "compose", "config", "--quiet", cwd=COMPOSE)
-    both = ("--file", "compose.yaml", "--file", "many.yaml")
-    monkeypatch.setenv("POSTGRES_PASSWORD", "secret")
-    run("docker", "compose", *both, "config", "--quiet", cwd=COMPOSE)
-
-
 def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) -> None:
     for files in ([COMPOSE / "jaeger.yaml"], [ROOT / "otel-config.yaml", COMPOSE / "otelcol-tempo.yaml"]):
         flags = [flag for file in files for flag in ("--config", file)]
         run(str(otelcol.binary), "validate", *flags)
 
 
-@pytest.mark.slow
 def test_tempo_takes_its_file() -> None:
     run(str(required_binary("tempo")), f"-config.file={COMPOSE / 'tempo.yaml'}", "-config.verify=true")
 

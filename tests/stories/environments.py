@@ -19,18 +19,15 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.patience import PATIENCE_S
+from tests.wheel import build_wheel
 
 __all__ = ["ENVIRONMENTS", "Environment", "install", "is_made", "wheel"]
 
 ROOT = Path(__file__).parents[2]
-OF_FRAMEWORKS = "locks/frameworks.txt"
-OF_THE_PROJECT = "locks/development.txt"
 _PIP = ("--quiet", "--no-compile", "--prefer-binary", "--disable-pip-version-check")
 
 
@@ -40,7 +37,6 @@ class Environment:
 
     name: str
     requirements: tuple[str, ...]
-    lock: str = OF_FRAMEWORKS
 
     @property
     def command(self) -> str:
@@ -59,77 +55,57 @@ class Environment:
         return self.folder / "bin"
 
 
+_LLAMA_INDEX = ("llama-index-core", "llama-index-llms-openai", "llama-index-embeddings-openai")
+_LANGCHAIN = ("langchain", "langchain-openai", "numpy")
+_OPENINFERENCE = ("opentelemetry-sdk", "opentelemetry-exporter-otlp", *_LANGCHAIN)
 ENVIRONMENTS: Mapping[str, Environment] = {
-    name: Environment(name=name, requirements=requirements, lock=lock)
-    for name, requirements, lock in (
-        ("plain", (".",), OF_FRAMEWORKS),
-        ("openai", (".[openai]", "openai"), OF_FRAMEWORKS),
-        ("langchain", (".[langchain]", "langchain", "langchain-openai", "numpy"), OF_FRAMEWORKS),
-        (
-            "llama-index",
-            (
-                ".[llama-index]",
-                "llama-index-core",
-                "llama-index-llms-openai",
-                "llama-index-embeddings-openai",
-            ),
-            OF_FRAMEWORKS,
-        ),
-        ("haystack", (".[haystack]", "haystack-ai"), OF_FRAMEWORKS),
-        ("zero-code", ("opentelemetry-distro", ".[openai]", "openai"), OF_FRAMEWORKS),
-        ("no-instrumentor", (".", "openai"), OF_FRAMEWORKS),
-        (
-            "openinference",
-            (
-                "openinference-instrumentation-langchain",
-                "opentelemetry-sdk",
-                "opentelemetry-exporter-otlp",
-                "langchain",
-                "langchain-openai",
-                "numpy",
-            ),
-            OF_FRAMEWORKS,
-        ),
-        ("openllmetry", ("traceloop-sdk", "openai"), OF_FRAMEWORKS),
-        ("fastapi", (".[examples]",), OF_THE_PROJECT),
-        ("collector", (".[collector]",), OF_THE_PROJECT),
-    )
+    name: Environment(name=name, requirements=requirements)
+    for name, requirements in {
+        "plain": (".",),
+        "openai": (".[openai]", "openai"),
+        "langchain": (".[langchain]", *_LANGCHAIN),
+        "llama-index": (".[llama-index]", *_LLAMA_INDEX),
+        "haystack": (".[haystack]", "haystack-ai"),
+        "zero-code": ("opentelemetry-distro", ".[openai]", "openai"),
+        "no-instrumentor": (".", "openai"),
+        "openinference": ("openinference-instrumentation-langchain", *_OPENINFERENCE),
+        "openllmetry": ("traceloop-sdk", "openai"),
+        "fastapi": (".[examples]",),
+        "collector": (".[collector]",),
+    }.items()
 }
 
 
 def is_made(environment: Environment) -> bool:
     """Tell whether what it needs of others is installed as the locks say."""
-    return _stamp(environment).exists() and _stamp(environment).read_text() == _needs(environment)
+    return _noted(environment, "made-of") == _needs(environment)
 
 
 def install(environment: Environment) -> None:
     """Make the environment unless it is there, and put this checkout's ragtrace into it."""
-    with _locked(environment):
+    with (_cache() / f"{environment.name}.lock").open("w") as lock:  # other workers and runs wait
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        digest = hashlib.sha256(wheel().read_bytes()).hexdigest()
         if not is_made(environment):
             _make(environment)
-        if _has_ragtrace(environment):
-            _renew(environment)
+        elif _has_ragtrace(environment) and _noted(environment, "made-of-wheel") != digest:
+            again = "--reinstall-package=ragtrace-otel" if shutil.which("uv") else "--force-reinstall"
+            _pip(environment, "--no-deps", again, wheel())
+        (environment.folder / "made-of-wheel").write_text(digest)
+        (environment.folder / "made-of").write_text(_needs(environment))
 
 
 def _make(environment: Environment) -> None:
-    _stamp(environment).unlink(missing_ok=True)
+    (environment.folder / "made-of").unlink(missing_ok=True)
     constraints = _cache() / f"{environment.name}.txt"
-    constraints.write_text("\n".join(_pins(environment.lock)))
+    constraints.write_text("\n".join(_pins(environment)))
     if shutil.which("uv"):
         _run("uv", "venv", "--quiet", "--clear", "--python", sys.executable, environment.folder)
     else:
         _run(sys.executable, "-m", "venv", "--clear", environment.folder)
-    _pip(environment, "--constraint", constraints, *(_of_wheel(each) for each in environment.requirements))
-    _wheel_stamp(environment).write_text(_digest(wheel()))
-    _stamp(environment).write_text(_needs(environment))
-
-
-def _renew(environment: Environment) -> None:
-    """Put the wheel in again if it is another one: what it needs is there."""
-    if _wheel_stamp(environment).read_text() != _digest(wheel()):
-        again = "--reinstall-package=ragtrace-otel" if shutil.which("uv") else "--force-reinstall"
-        _pip(environment, "--no-deps", again, wheel())
-        _wheel_stamp(environment).write_text(_digest(wheel()))
+    of_wheel = rf"ragtrace-otel\1 @ {wheel().as_uri()}"
+    wanted = [re.sub(r"^\.(\[.*\])?$", of_wheel, each) for each in environment.requirements]
+    _pip(environment, "--constraint", constraints, *wanted)
 
 
 def _pip(environment: Environment, *arguments: str | Path) -> None:
@@ -148,59 +124,38 @@ def wheel() -> Path:
     """Build the wheel, once in a process; the same code gives the same bytes."""
     folder = Path(tempfile.mkdtemp(prefix="ragtrace-wheel-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-def _of_wheel(requirement: str) -> str:
-    return re.sub(r"^\.(\[.*\])?$", rf"ragtrace-otel\1 @ {wheel().as_uri()}", requirement)
+    return build_wheel(folder)
 
 
 def _has_ragtrace(environment: Environment) -> bool:
     return any(each.startswith(".") for each in environment.requirements)
 
 
+def _noted(environment: Environment, name: str) -> str:
+    stamp = environment.folder / name
+    return stamp.read_text() if stamp.exists() else ""
+
+
 def _needs(environment: Environment) -> str:
     """Return a digest of all that decides what is installed beside ragtrace itself."""
-    of_ragtrace = _metadata(wheel()) if _has_ragtrace(environment) else []
-    lines = [sys.version, *environment.requirements, *_pins(environment.lock), *of_ragtrace]
+    of_ragtrace = _metadata() if _has_ragtrace(environment) else []
+    lines = [sys.version, *environment.requirements, *_pins(environment), *of_ragtrace]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _metadata(built: Path) -> Sequence[str]:
-    with zipfile.ZipFile(built) as archive:
+def _metadata() -> Sequence[str]:
+    with zipfile.ZipFile(wheel()) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(name).decode().partition("\n\n")[0].splitlines()
     return [line for line in lines if line.startswith(("Requires-Dist", "Provides-Extra"))]
 
 
-def _pins(lock: str) -> Iterator[str]:
+def _pins(environment: Environment) -> Iterator[str]:
     """Yield the lock's versions without their hashes: a wheel of our own has none."""
-    for line in (ROOT / lock).read_text("utf-8").splitlines():
+    lock = "development" if environment.name in ("fastapi", "collector") else "frameworks"
+    for line in (ROOT / "locks" / f"{lock}.txt").read_text("utf-8").splitlines():
         if re.match(r"[a-zA-Z0-9]", line):
             yield line.removesuffix("\\").strip()
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-
-
-def _stamp(environment: Environment) -> Path:
-    return environment.folder / "made-of"
-
-
-def _wheel_stamp(environment: Environment) -> Path:
-    return environment.folder / "made-of-wheel"
-
-
-@contextmanager
-def _locked(environment: Environment) -> Iterator[None]:
-    """Keep the workers of a test run, and other runs, from making the same at once."""
-    with (_cache() / f"{environment.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @cache

@@ -21,7 +21,6 @@ from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import eventually, free_ports, is_listening, running
 from tests.model_server import model_environment, running_model_server
 from tests.patience import PATIENCE_S
-from tests.stories.environments import Environment
 from tests.stories.table import EXAMPLES, Start
 
 __all__ = ["Place", "Ran", "Seen", "open_place"]
@@ -66,17 +65,17 @@ class Seen:
 class Place:
     """A collector that judges and forwards to a receiver, and the model that applications ask."""
 
-    program: Path
+    program: Sequence[str | Path]
     """``ragtrace``, as it is installed beside the collector."""
     folder: Path
     collector: CollectorProcess
     receiver: OtlpReceiver
     model_url: str
 
-    def run(self, start: Start, *, listening: bool = True) -> Ran:
+    def run(self, start: Start, *, listening: bool = True, careless: bool = True) -> Ran:
         """Run a program to its end, as its reader would."""
         port = self.collector.grpc_port if listening else free_ports(1)[0]
-        environ = self._environment(start, f"http://127.0.0.1:{port}")
+        environ = self._environment(start, f"http://127.0.0.1:{port}", careless=careless)
         if start.route is not None:
             return self._ask_server(start, start.route, environ)
         agent = ("opentelemetry-instrument",) if start.with_agent else ()
@@ -103,7 +102,7 @@ class Place:
 
     def why(self, trace_id: str) -> str:
         """Ask the collector why the answers of a trace have scores, or have none."""
-        command = (self.program, "why", trace_id, "--from", f"store:{self.folder}/store.db")
+        command = (*self.program, "why", trace_id, "--from", f"store:{self.folder}/store.db")
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False).stdout
 
     def reason(self, start: Start) -> str:
@@ -134,14 +133,14 @@ class Place:
             self.see(start)  # before the server is stopped: a reader's goes on, and sends what it has
         return Ran(answer=answer, errors=log.read_text())
 
-    def _environment(self, start: Start, endpoint: str) -> Mapping[str, str]:
+    def _environment(self, start: Start, endpoint: str, *, careless: bool) -> Mapping[str, str]:
         return {
             "PATH": f"{start.environment.bin}:{os.defpath}",
             "HOME": str(self.folder),
             "PYTHONPATH": str(EXAMPLES),  # for programs that use the handbook of the examples
             "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
             "OTEL_RESOURCE_ATTRIBUTES": f"{_INSTANCE}={start.name}",
-            **model_environment(self.model_url, careless=True),
+            **model_environment(self.model_url, careless=careless),
         }
 
     def _spans(self) -> Sequence[Span]:
@@ -159,8 +158,10 @@ class Place:
 
 
 @contextmanager
-def open_place(folder: Path, environment: Environment, *, back_ends: Sequence[str] = ()) -> Iterator[Place]:
-    """Start the collector of that environment, and what stands around it, until the block ends.
+def open_place(
+    folder: Path, program: Sequence[str | Path], *, back_ends: Sequence[str] = ()
+) -> Iterator[Place]:
+    """Start the collector of that program, and what stands around it, until the block ends.
 
     Spans and verdicts go to a receiver, and to the back ends.
     """
@@ -171,8 +172,7 @@ def open_place(folder: Path, environment: Environment, *, back_ends: Sequence[st
             judge={"use": "scripted"},
             export=[{"endpoint": each, "forward": True} for each in (receiver.endpoint, *back_ends)],
         )
-        program = environment.bin / "ragtrace"
-        with collector_process(folder, config, program=[program]) as collector:
+        with collector_process(folder, config, program=program) as collector:
             yield Place(
                 program=program, folder=folder, collector=collector, receiver=receiver, model_url=model_url
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.stories.environments import ENVIRONMENTS, ROOT, Environment
 
-__all__ = ["APPS", "EXAMPLES", "JUDGED", "TOLD", "Judged", "Start", "Told", "Verdict"]
+__all__ = ["APPS", "EXAMPLES", "JUDGED", "TOLD", "Judged", "Start", "Told"]
 
 APPS = Path(__file__).parent / "apps"
 EXAMPLES = ROOT / "examples" / "frameworks"
@@ -33,26 +33,19 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What stands on the trace in the end."""
-
-    span: str
-    claims: tuple[str, ...]
-    chunks: int
-    from_prompt: bool
-    """The chunks were parted in the prompt: no span held them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """A story that ends in a verdict."""
 
     uses: str
     start: Start
-    beside: tuple[Path, ...]
+    chunks: int
+    from_prompt: bool = False
+    """The chunks were parted in the prompt: no span held them."""
+    streams: bool = False
+    beside: tuple[Path, ...] = ()
     """Other files of the program that its reader adds to."""
-    streams: bool
-    sees: Verdict
+    span: str = "evaluation fail"
+    claim: str = "contradicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +81,6 @@ def started(
     )
 
 
-def judged(
-    uses: str,
-    start: Start,
-    *,
-    chunks: int,
-    from_prompt: bool = False,
-    streams: bool = False,
-    beside: tuple[Path, ...] = (),
-    verdict: tuple[str, str] = ("evaluation fail", "contradicted"),
-) -> Judged:
-    span, claim = verdict
-    sees = Verdict(span=span, claims=(claim,), chunks=chunks, from_prompt=from_prompt)
-    return Judged(uses=uses, start=start, beside=beside, streams=streams, sees=sees)
-
-
 def example(name: str, environment: str) -> Start:
     return started(EXAMPLES / f"{name}.py", environment)
 
@@ -112,80 +90,95 @@ def served(program: Path | str, route: str, name: str, question: str) -> Start:
 
 
 RETRIEVER = (EXAMPLES / "handbook.py",)
-RIGHT = ("evaluation pass", "supported")
 LOOM = "How long is the warranty?"
 
 JUDGED: Sequence[Judged] = (
-    judged("OpenAI, chat completions", example("openai_chat", "openai"), chunks=3, beside=RETRIEVER),
-    judged(
-        "OpenAI, chat completions",
-        example("openai_streaming", "openai"),
+    Judged(
+        uses="OpenAI, chat completions", start=example("openai_chat", "openai"), chunks=3, beside=RETRIEVER
+    ),
+    Judged(
+        uses="OpenAI, chat completions",
+        start=example("openai_streaming", "openai"),
         chunks=3,
         streams=True,
         beside=RETRIEVER,
     ),
-    judged("OpenAI, Responses", example("openai_responses", "openai"), chunks=3, beside=RETRIEVER),
-    judged("OpenAI, asynchronous client", example("openai_async", "openai"), chunks=3),
-    judged(
-        "OpenAI, asynchronous client", started("openai_async_streaming", "openai"), chunks=1, streams=True
-    ),
-    judged(
-        "OpenAI alone, passages in the prompt", started("prompt_only", "openai"), chunks=2, from_prompt=True
-    ),
-    judged("LangChain", example("langchain_app", "langchain"), chunks=3),
-    judged("LangChain", started("langchain_streaming", "langchain"), chunks=3, streams=True),
-    judged("LlamaIndex", example("llamaindex_app", "llama-index"), chunks=3),
-    judged("LlamaIndex", started("llamaindex_streaming", "llama-index"), chunks=2, streams=True),
-    judged("Haystack", example("haystack_app", "haystack"), chunks=3),
-    judged("code of your own", started("plain_code", "plain", question=REFUNDS), chunks=1),
-    judged(
-        "code of your own, generators",
-        started("plain_generator", "plain", question=REFUNDS),
+    Judged(uses="OpenAI, Responses", start=example("openai_responses", "openai"), chunks=3, beside=RETRIEVER),
+    Judged(uses="OpenAI, asynchronous client", start=example("openai_async", "openai"), chunks=3),
+    Judged(
+        uses="OpenAI, asynchronous client",
+        start=started("openai_async_streaming", "openai"),
         chunks=1,
         streams=True,
     ),
-    judged(
-        "code of your own, async generators",
-        started("plain_async_generator", "plain", question=REFUNDS),
-        chunks=1,
-        streams=True,
-    ),
-    judged(
-        "code of your own, `add_answer`",
-        started("plain_add_answer", "plain", question=REFUNDS),
-        chunks=1,
-        streams=True,
-    ),
-    judged(
-        "FastAPI, the example's `/ask`",
-        served(FASTAPI_EXAMPLE, "/ask", "fastapi-ask", LOOM),
-        chunks=1,
-        verdict=RIGHT,
-    ),
-    judged(
-        "FastAPI, the example's `/stream`",
-        served(FASTAPI_EXAMPLE, "/stream", "fastapi-stream", LOOM),
-        chunks=1,
-        streams=True,
-        verdict=RIGHT,
-    ),
-    judged(
-        "FastAPI, `StreamingResponse`",
-        served("fastapi_route", "/ask", "fastapi-route", REFUNDS),
-        chunks=1,
-        streams=True,
-    ),
-    judged(
-        "OpenAI alone, under `opentelemetry-instrument`",
-        started("untraced_prompt", "zero-code", with_agent=True),
+    Judged(
+        uses="OpenAI alone, passages in the prompt",
+        start=started("prompt_only", "openai"),
         chunks=2,
         from_prompt=True,
     ),
-    judged("LangChain, under OpenInference", started("openinference_langchain", "openinference"), chunks=2),
-    judged("OpenAI, under Traceloop's SDK", started("openllmetry_workflow", "openllmetry"), chunks=1),
-    judged(
-        "OpenAI alone, under OpenLLMetry's instrumentor",
-        started("openllmetry_instrumentor", "openllmetry"),
+    Judged(uses="LangChain", start=example("langchain_app", "langchain"), chunks=3),
+    Judged(uses="LangChain", start=started("langchain_streaming", "langchain"), chunks=3, streams=True),
+    Judged(uses="LlamaIndex", start=example("llamaindex_app", "llama-index"), chunks=3),
+    Judged(uses="LlamaIndex", start=started("llamaindex_streaming", "llama-index"), chunks=2, streams=True),
+    Judged(uses="Haystack", start=example("haystack_app", "haystack"), chunks=3),
+    Judged(uses="code of your own", start=started("plain_code", "plain", question=REFUNDS), chunks=1),
+    Judged(
+        uses="code of your own, generators",
+        start=started("plain_generator", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    Judged(
+        uses="code of your own, async generators",
+        start=started("plain_async_generator", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    Judged(
+        uses="code of your own, `add_answer`",
+        start=started("plain_add_answer", "plain", question=REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    Judged(
+        uses="FastAPI, the example's `/ask`",
+        start=served(FASTAPI_EXAMPLE, "/ask", "fastapi-ask", LOOM),
+        chunks=1,
+        span="evaluation pass",
+        claim="supported",
+    ),
+    Judged(
+        uses="FastAPI, the example's `/stream`",
+        start=served(FASTAPI_EXAMPLE, "/stream", "fastapi-stream", LOOM),
+        chunks=1,
+        streams=True,
+        span="evaluation pass",
+        claim="supported",
+    ),
+    Judged(
+        uses="FastAPI, `StreamingResponse`",
+        start=served("fastapi_route", "/ask", "fastapi-route", REFUNDS),
+        chunks=1,
+        streams=True,
+    ),
+    Judged(
+        uses="OpenAI alone, under `opentelemetry-instrument`",
+        start=started("untraced_prompt", "zero-code", with_agent=True),
+        chunks=2,
+        from_prompt=True,
+    ),
+    Judged(
+        uses="LangChain, under OpenInference",
+        start=started("openinference_langchain", "openinference"),
+        chunks=2,
+    ),
+    Judged(
+        uses="OpenAI, under Traceloop's SDK", start=started("openllmetry_workflow", "openllmetry"), chunks=1
+    ),
+    Judged(
+        uses="OpenAI alone, under OpenLLMetry's instrumentor",
+        start=started("openllmetry_instrumentor", "openllmetry"),
         chunks=1,
         from_prompt=True,
     ),
