@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pytest
 from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.ledger import State
 from ragtrace_collector.store.store import Store
-from tests.architecture.source import ROOT
 from tests.stores.place import Place
 from tests.stores.victim import CARRIER, SINK, SPAN, carrier_of, follow_trace, payload_of
 
@@ -75,23 +72,3 @@ async def test_whenever_the_process_is_gone_changes_are_whole(
     left = await image.open()
     await check_left(left, acknowledged)
     await left.aclose()
-
-
-@pytest.mark.slow
-async def test_what_a_killed_process_acknowledged_is_there(place: Place) -> None:
-    said = await asyncio.to_thread(killed, place.address, after=60)
-    store = await place.after_a_while().open()
-    await check_left(store, said)
-    assert {job.crashes for job in await store.take_jobs(1, now_ns=9)} <= {0, 1}
-    await store.aclose()
-
-
-def killed(address: str, *, after: int) -> list[Said]:
-    """Let a process work on a store, kill it after so many changes, and return what it said."""
-    command = [sys.executable, "-m", "tests.stores.victim", address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as victim:
-        assert victim.stdout is not None
-        lines = [victim.stdout.readline() for _ in range(after)]
-        victim.kill()
-        lines += victim.stdout.readlines()
-    return [tuple(line.split()) for line in lines if line.endswith("\n")]

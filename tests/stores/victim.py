@@ -1,20 +1,15 @@
-"""A process that works on a store, says what was acknowledged, and is killed: ``victim STORE``."""
+"""Work on a store: a trace from its spans to its carrier, and what it says was acknowledged."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, KeptCarrier
-from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
 from tests.unit.answers.rows import a_row
@@ -54,21 +49,3 @@ async def follow_trace(store: Store, trace_id: str, say: Callable[[str, str], No
             taken, "judged", outbox_items=carriers, now_ns=4, carrier=CARRIER, kept=kept_of(trace_id)
         )
         say("judged", taken.trace_id)
-
-
-async def _work(address: str) -> None:
-    store = await Store.open(
-        PostgresServer(address) if "://" in address else SqliteFile(Path(address)), max_bytes=1 << 30
-    )
-    for first in range(1, 1 << 30, 10):
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(first, first + 10):
-                tasks.create_task(follow_trace(store, f"{number:032x}", _say))
-
-
-def _say(what: str, trace_id: str) -> None:
-    print(what, trace_id, flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run(_work(sys.argv[1]))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,25 +147,3 @@ def test_wheel_holds_prompts_pages_types_and_the_demos_data(wheel: Path) -> None
     pages = {f"ragtrace/{name}.html" for name in ("calibration/page", "reports/frame", "reports/page")}
     typed = {"ragtrace/py.typed", "ragtrace_collector/py.typed", "ragtrace_collector/config.yaml"}
     assert prompts | data | pages | typed | {"ragtrace/reports/page.css"} <= shipped
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment that holds the wheel, and sees the dependencies installed here."""
-    environment = tmp_path_factory.mktemp("installed") / "venv"
-    venv.create(environment, with_pip=True)
-    (site,) = environment.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    pip = str(environment / "bin" / "pip")
-    install = [pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=PATIENCE_S)
-    return environment / "bin"
-
-
-@pytest.mark.slow
-def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
-    run = subprocess.run(
-        [installed / "ragtrace", "--help"], capture_output=True, text=True, timeout=PATIENCE_S, cwd=installed
-    )
-    assert run.returncode == 0, run.stderr
-    assert "backfill" in run.stdout

@@ -17,7 +17,7 @@ PLUGIN = """
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Faithfulness
 from ragtrace.model import Direction, JudgeIdentity, MetricResult, Usage
-from ragtrace.ports import Embeddings, Metric
+from ragtrace.ports import Embeddings
 
 
 class Strict(Faithfulness):
@@ -70,10 +70,6 @@ class Undeclared:
         )
 
 
-class Declared(Undeclared, Metric):
-    name = "declared"
-
-
 def open_mine(settings):
     assert settings.argument == "tiny"
     return ScriptedJudge()
@@ -96,7 +92,6 @@ def open_nothing(settings):
 ENTRY_POINTS = """
 [ragtrace.metrics]
 strictness = my_ragtrace_plugin:Strict
-faithfulness = my_ragtrace_plugin:Strict
 missing = my_ragtrace_plugin:Nothing
 
 [ragtrace.judges]

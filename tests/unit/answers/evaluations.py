@@ -50,43 +50,40 @@ METRICS = ("faithfulness", "groundedness", "hallucination", "my metric")
 
 words = st.text(st.sampled_from('aZ0.é漢😀\n"\\ '), min_size=1, max_size=30)
 fractions = st.floats(0, 1)
-usages = st.builds(Usage, input_tokens=st.integers(0, 10**9), output_tokens=st.integers(0, 10**9))
 counts = st.integers(0, 10**9)
-runs = st.builds(
-    StepRun,
-    step=words,
-    duration_ms=counts,
-    usage=st.builds(
-        Usage, calls=counts, input_tokens=counts, output_tokens=counts, unmetered_calls=st.integers(0, 3)
+usages = st.builds(Usage, input_tokens=counts, output_tokens=counts)
+used = st.builds(
+    Usage, calls=counts, input_tokens=counts, output_tokens=counts, unmetered_calls=st.integers(0, 3)
+)
+steps = st.lists(st.builds(StepRun, step=words, duration_ms=counts, usage=used), max_size=4).map(tuple)
+asked = st.lists(st.tuples(words, st.none() | fractions), min_size=1, max_size=9)
+sentences = st.lists(
+    st.builds(
+        lambda start, label: SentenceGrade(chunk_id="faq-1", start=start, end=start + 9, label=label),
+        counts,
+        st.sampled_from(RELEVANCE),
+    ),
+    min_size=1,
+    max_size=9,
+)
+intermediates = st.one_of(
+    st.none(),
+    st.builds(
+        Intermediate,
+        truths=st.lists(words, min_size=1, max_size=9).map(tuple),
+        truths_limit=st.none() | st.integers(0, 99),
+    ),
+    asked.map(
+        lambda pairs: Intermediate(
+            questions=tuple(a for a, _ in pairs), similarities=tuple(b for _, b in pairs)
+        )
+    ),
+    sentences.map(
+        lambda found: Intermediate(
+            sentences=tuple(sorted(found, key=lambda grade: RELEVANCE.index(grade.label)))
+        )
     ),
 )
-steps = st.lists(runs, max_size=4).map(tuple)
-
-
-@st.composite
-def intermediates(draw: st.DrawFn) -> Intermediate | None:
-    match draw(st.sampled_from(("truths", "questions", "sentences", None))):
-        case "truths":
-            return Intermediate(
-                truths=tuple(draw(st.lists(words, min_size=1, max_size=9))),
-                truths_limit=draw(st.none() | st.integers(0, 99)),
-            )
-        case "questions":
-            asked = draw(st.lists(st.tuples(words, st.none() | fractions), min_size=1, max_size=9))
-            return Intermediate(
-                questions=tuple(text for text, _ in asked), similarities=tuple(number for _, number in asked)
-            )
-        case "sentences":
-            graded = draw(st.lists(st.tuples(counts, st.sampled_from(RELEVANCE)), min_size=1, max_size=9))
-            best_first = sorted(graded, key=lambda grade: RELEVANCE.index(grade[1]))
-            return Intermediate(
-                sentences=tuple(
-                    SentenceGrade(chunk_id="faq-1", start=start, end=start + 9, label=label)
-                    for start, label in best_first
-                )
-            )
-        case _:
-            return None
 
 
 class Judged(NamedTuple):
@@ -114,14 +111,14 @@ def claims(draw: st.DrawFn, index: int) -> Verdict:
     )
 
 
-@st.composite
-def graded(draw: st.DrawFn, rank: int) -> ChunkVerdict:
-    return ChunkVerdict(
-        chunk_id=f"faq-{rank}",
-        rank=rank,
-        label=draw(st.sampled_from(RELEVANCE)),
-        reason=draw(st.none() | words),
-        confidence=draw(st.none() | fractions),
+def graded(rank: int) -> st.SearchStrategy[ChunkVerdict]:
+    return st.builds(
+        ChunkVerdict,
+        chunk_id=st.just(f"faq-{rank}"),
+        rank=st.just(rank),
+        label=st.sampled_from(RELEVANCE),
+        reason=st.none() | words,
+        confidence=st.none() | fractions,
     )
 
 
@@ -150,7 +147,7 @@ def results(
         compat=draw(
             st.none() | st.builds(Compat, status=st.sampled_from(CompatStatus), score=st.none() | fractions)
         ),
-        intermediate=draw(intermediates()),
+        intermediate=draw(intermediates),
         duration_ms=draw(counts),
         steps=draw(steps),
         judge=draw(st.none() | st.just(SECOND)),

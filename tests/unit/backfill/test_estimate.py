@@ -10,12 +10,11 @@ import pytest
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
 from ragtrace.budget import Price, Prices
-from ragtrace.compat.tool import ToolPrompted, tool_named
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
-from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.model import JudgeIdentity
 from ragtrace.pipeline import Evaluator
-from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
+from ragtrace.ports import Judge, Metric
 from ragtrace.traces.trace import Trace
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, StoredTraces, rag_trace
 
@@ -37,25 +36,10 @@ def answers(number: int) -> list[Trace]:
 
 
 async def plan(
-    traces: Sequence[Trace],
-    judge: Judge | None = None,
-    *,
-    pilot: int = 0,
-    metrics: tuple[Metric, ...] = METRICS,
-    prices: Prices | None = PRICES,
-    run: ResumableRun | None = None,
-    second_judge: Judge | None = None,
-    clock: Clock | None = None,
+    traces: Sequence[Trace], judge: Judge, *, pilot: int = 0, run: ResumableRun | None = None
 ) -> DryRun:
-    return await dry_run(
-        StoredTraces(*traces),
-        evaluator=Evaluator(
-            metrics=metrics, judge=judge or PaidJudge(), second_judge=second_judge, prices=prices
-        ),
-        pilot=pilot,
-        run=run,
-        clock=clock,
-    )
+    evaluator = Evaluator(metrics=METRICS, judge=judge, prices=PRICES)
+    return await dry_run(StoredTraces(*traces), evaluator=evaluator, pilot=pilot, run=run)
 
 
 def holds(interval: EstimateRange | None, amount: float) -> bool:
@@ -98,18 +82,3 @@ async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(r
     assert (report.already_evaluated, report.judged, report.sent) == (6, 14, 20)
     assert len(judge.requests) == len(alone.requests)
     assert holds(planned.estimate.calls, len(alone.requests))
-
-
-async def test_prompts_of_other_tools_need_a_pilot() -> None:
-    def reply(request: JudgeRequest[FreeText]) -> JudgeReply[FreeText]:
-        texts = {"statements": ["It is so."]} if "statements" in request.step else {"statements": []}
-        usage = Usage(calls=1, input_tokens=len(request.user), output_tokens=9)
-        return JudgeReply(value=FreeText(text=str(texts)), usage=usage)
-
-    ragas: tuple[Metric, ...] = (ToolPrompted(tool_named("faithfulness", "ragas")),)
-    from_sizes = await plan(answers(9), metrics=ragas)
-    assert (from_sizes.report.judged, from_sizes.report.failed) == (9, {})
-    assert (from_sizes.estimate.calls, from_sizes.estimate.usd) == (None, None)
-    from_pilot = (await plan(answers(9), PaidJudge(reply), metrics=ragas, pilot=5)).estimate
-    assert from_pilot.input_tokens is not None
-    assert from_pilot.input_tokens.low > 0
