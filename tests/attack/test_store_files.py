@@ -31,6 +31,7 @@ from tests.backends.process import eventually
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
+    post,
     request_of,
     running_collector,
     until,
