@@ -84,6 +84,7 @@ async def evaluate(
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
     cards: Sequence[JudgeCard] = (),
+    asked_with: Sequence[Metric] | None = None,
 ) -> Evaluation:
     """Run each metric on the record; judges and embedders given by name are opened and closed here.
 
@@ -92,10 +93,11 @@ async def evaluate(
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
     the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
     judges, beside the package's own cards: one whose *contradicted* is mostly wrong by its card has it folded
-    into *unsupported*.
+    into *unsupported*. ``asked_with`` are the metrics that share requests, by default these.
 
     Raises:
-        ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
+        ConfigError: no metric, judge or embedder has that name, it lacks a setting, or the judge cannot
+            answer a criterion.
         TypeError: it has none of the parts of a record, or one that cannot be read.
     """
     record = RagRecord.of(record)
@@ -103,20 +105,23 @@ async def evaluate(
         metric_named(metric) if isinstance(metric, str) else valid_metric(metric, named=type(metric).__name__)
         for metric in metrics
     ]
+    sharing = chosen if asked_with is None else asked_with
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
     async with AsyncExitStack() as opened:
+        judge = await _opened(judge, open_judge, opened)
+        check_criteria(chosen, judge)
         steps = StepSession(
             record,
-            by_card(await _opened(judge, open_judge, opened), cards),
+            by_card(judge, cards),
             prompts=prompts,
             limits=limits,
             embedder=await _opened(embedder, open_embedder, opened) if embedder else None,
             second_judge=by_card(await _opened(second_judge, open_judge, opened), cards)
             if second_judge
             else None,
-            wanted=_wanted(chosen),
-            criteria=[metric.criterion for metric in chosen if isinstance(metric, Criterion)],
+            wanted=_wanted(sharing),
+            criteria=[metric.criterion for metric in sharing if isinstance(metric, Criterion)],
             clock=clock,
         )
         outcomes = await _measure_all(chosen, record, steps, clock)
@@ -175,6 +180,24 @@ def by_card(judge: Judge, cards: Sequence[JudgeCard]) -> Judge:
     """Return the judge as far as its card says that it can be believed."""
     card = card_of(judge.identity, cards)
     return judge if card is None or card.contradicts_reliably else folding_contradicted(judge)
+
+
+_COMPARING: Final = ("lexical", "nli")
+"""Providers of judges that look claims up, and answer no question about an answer."""
+
+
+def check_criteria(metrics: Sequence[Metric], judge: Judge) -> None:
+    """Check that the judge can answer the criteria among the metrics.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    provider = judge.identity.provider
+    if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in metrics):
+        raise ConfigError(
+            f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
+            " --judge openai:MODEL or `judge.use`, or leave the criterion out"
+        )
 
 
 def _wanted(metrics: Sequence[Metric]) -> set[str]:
@@ -319,6 +342,8 @@ class Evaluator:
     prices: Prices = field(default_factory=load_prices)
     cards: tuple[JudgeCard, ...] = ()
     """What was measured of judges, beside the package's own cards."""
+    asked_with: Sequence[Metric] | None = None
+    """The metrics whose requests are shared, if they are not these: to repeat what others asked."""
 
     @property
     def set(self) -> str:
@@ -371,6 +396,7 @@ class Evaluator:
             embedder=self.embedder,
             second_judge=self.second_judge,
             cards=self.cards,
+            asked_with=self.asked_with,
         )
         return self._joined(earlier, evaluation, record) if earlier else evaluation
 
@@ -483,10 +509,7 @@ class VerifySpec:
         """
         measured = calibration.settings(judge) if calibration else StepLimits().verify
         verify = replace(
-            measured,
-            form=VerifyForm(self.form),
-            second_look=self.second_look,
-            sentinel_rate=self.canary_rate,
+            measured, form=VerifyForm(self.form), second_look=self.second_look, sentinel_rate=self.canary_rate
         )
         return StepLimits(claims_per_call=self.claims_per_call, verify=verify)
 
@@ -525,13 +548,15 @@ class EvaluatorSpec:
             prices: Prices, if they were read before.
 
         Raises:
-            ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
+            ConfigError: a metric, judge, embedder, calibration or price table cannot be used, or the judge
+                cannot answer a criterion.
         """
         layer = around or (lambda role, spec: None)
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
         judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
+        check_criteria(metrics, judge)
         second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
         if self.require_card:
             for each in filter(None, (judge, second)):

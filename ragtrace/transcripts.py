@@ -14,6 +14,7 @@ import threading
 import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,14 +24,7 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from ragtrace.answers.rows import from_json, to_json
-from ragtrace.errors import (
-    ConfigError,
-    InputError,
-    JudgeCutOff,
-    JudgeNonsense,
-    JudgeUnable,
-    NotInTranscript,
-)
+from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeNonsense, JudgeUnable, NotInTranscript
 from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
@@ -81,6 +75,8 @@ class TranscriptRecord(JudgedAnswer):
     """The limits and the form of the judge's requests."""
     metrics: tuple[MetricSpec, ...] = ()
     """The settings of the metrics; empty in files of earlier versions."""
+    asked_with: tuple[MetricSpec, ...] = ()
+    """The metrics that the judge was asked for, if they are not these."""
     session: str = ""
     """The session of the judges' replies: one opening of the file."""
 
@@ -409,10 +405,7 @@ class RescoredRecord:
 
 
 async def rescore(
-    kept: Iterable[TranscriptRecord],
-    transcripts: Transcripts,
-    *,
-    metrics: Sequence[MetricSpec] | None = None,
+    kept: Iterable[TranscriptRecord], transcripts: Transcripts, *, metrics: Sequence[MetricSpec] | None = None
 ) -> AsyncIterator[RescoredRecord]:
     """Evaluate records again from recorded replies; no judge is asked.
 
@@ -426,14 +419,23 @@ async def rescore(
 
     for record in kept:
         ran = record.metrics if metrics is None else tuple(metrics)
+        asked_with = record.asked_with or tuple(specs_of(record))
         evaluator = Evaluator(
             metrics=metrics_of(record) if metrics is None else [each.open() for each in metrics],
             judge=voice(record.evaluation.judge, record.session),
             second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
             limits=record.limits,
+            asked_with=[*_opened(asked_with)],
         )
         evaluation = await evaluator.evaluate(record.record)
-        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation, metrics=ran))
+        after = replace(record, evaluation=evaluation, metrics=ran, asked_with=asked_with)
+        yield RescoredRecord(before=record, after=after)
+
+
+def _opened(specs: Iterable[MetricSpec]) -> Iterator[Metric]:
+    for spec in specs:
+        with suppress(ConfigError):  # of code that is gone: it shares no request
+            yield spec.open()
 
 
 def metrics_of(record: TranscriptRecord) -> list[Metric]:
@@ -489,7 +491,9 @@ async def ask_again(
         evaluation = await evaluator.evaluate(each.record)
         session = transcripts.session
         ran = each.metrics if metrics is None else tuple(metrics)
-        judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
+        judged = replace(
+            each, evaluation=evaluation, second_judge=None, session=session, metrics=ran, asked_with=()
+        )
         transcripts.keep(judged)
         return each, judged
 

@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-__all__ = ["BatchServer", "Fault", "running_batch_server"]
+from tests.backends.answering import Reply, answering
 
 Json: TypeAlias = dict[str, Any]
 Answer: TypeAlias = tuple[int, Any]
@@ -67,7 +66,6 @@ class BatchServer:
 
     @property
     def sizes(self) -> list[int]:
-        """How many requests each batch had."""
         return [len(self._lines(batch["input_file_id"])) for batch in self.batches.values()]
 
     def handle(self, method: str, path: str, body: bytes) -> Answer | None:
@@ -171,59 +169,17 @@ class BatchServer:
 def running_batch_server(model: Callable[[Mapping[str, Any]], Answer]) -> Iterator[BatchServer]:
     """Serve on a free loopback port until the block ends."""
     served = BatchServer(model=model)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(served))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    served.url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+
+    def answer(method: str, path: str, body: bytes) -> Reply | None:
+        answered = served.handle(method, path, body)
+        if answered is None:
+            return None
+        status, told = answered
+        return Reply(status, told if isinstance(told, bytes) else json.dumps(told).encode())
+
+    with answering(answer) as url:
+        served.url = f"{url}/v1"
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _handler_of(served: BatchServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer("GET", b"")
-
-        def do_POST(self) -> None:
-            self._answer("POST", _body(self))
-
-        def _answer(self, method: str, body: bytes) -> None:
-            answer = served.handle(method, self.path.partition("?")[0], body)
-            self.close_connection = answer is None
-            if answer is None:
-                return
-            status, told = answer
-            sent = told if isinstance(told, bytes) else json.dumps(told).encode()
-            try:
-                self.send_response(status)
-                self.send_header("content-length", str(len(sent)))
-                self.end_headers()
-                self.wfile.write(sent)
-            except OSError:
-                pass  # who asked was killed
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return Handler
-
-
-def _body(handler: BaseHTTPRequestHandler) -> bytes:
-    if handler.headers.get("transfer-encoding") != "chunked":
-        return handler.rfile.read(int(handler.headers.get("content-length", 0)))
-    chunks = []
-    while size := int(handler.rfile.readline(), 16):
-        chunks.append(handler.rfile.read(size))
-        handler.rfile.readline()
-    handler.rfile.readline()
-    return b"".join(chunks)
 
 
 def _route(method: str, path: str) -> str:
@@ -245,7 +201,6 @@ def _route(method: str, path: str) -> str:
 
 
 def _file_in(form: bytes) -> bytes:
-    """Return the file in a form whose purpose is a batch."""
     boundary = form.partition(b"\r\n")[0]
     fields = [part.partition(b"\r\n\r\n") for part in form.split(boundary)[1:-1]]
     by_name = {head.lower().partition(b'name="')[2].partition(b'"')[0]: body for head, _, body in fields}

@@ -10,8 +10,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["CleanCheckout"]
-
 ROOT: Final = Path(__file__).parents[1]
 _CACHES: Final = ("__pycache__/", ".hypothesis/", ".pytest_cache/", ".ruff_cache/", ".mypy_cache/")
 
@@ -27,11 +25,9 @@ class CleanCheckout:
     left: list[str] = field(default_factory=list)
 
     def pytest_sessionstart(self) -> None:
-        """Remember what is there."""
         self.before = self._not_committed()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember when a test ran."""
         self.ran.append((report.start, report.stop, report.nodeid))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -43,7 +39,6 @@ class CleanCheckout:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what is there."""
         for line in self.left:
             terminalreporter.write_line(f"FAILED {line}", red=True)
 

@@ -140,7 +140,7 @@ def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phoenix]:
     """Run one real Phoenix for all tests: each uses its own project, and span ids of its own."""
-    with running_phoenix(required_binary("phoenix"), tmp_path_factory.mktemp("phoenix")) as server:
+    with running_phoenix([required_binary("phoenix")], tmp_path_factory.mktemp("phoenix")) as server:
         yield server
 
 

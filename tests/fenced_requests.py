@@ -12,8 +12,6 @@ from ragtrace.model import Chunk, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
-__all__ = ["requests_about"]
-
 
 async def requests_about(order: str) -> Sequence[JudgeRequest[Any]]:
     """Measure a record by all of our metrics, with an order in each of its texts; return what was asked."""

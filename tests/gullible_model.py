@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
 from typing import Any
 
@@ -28,17 +26,8 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 from ragtrace.sentences import split_sentences
+from tests.backends.answering import Reply, answering
 from tests.injections import MARK_ALL, Injection, injections
-
-__all__ = [
-    "chunks_in",
-    "completion",
-    "gullible_reply",
-    "numbered",
-    "running_gullible_model",
-    "running_model",
-    "sections",
-]
 
 _FENCED = re.compile(
     r"^<<(?P<name>[a-z]+ ?\d*) (?P<code>\w+)>>\n(?P<text>.*?)(?=\n<<[a-z]+ ?\d* (?P=code)>>)",
@@ -57,7 +46,6 @@ _SURE, _UNSURE = 0.97, 0.03
 
 
 def gullible_reply(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a chat completion."""
     user = str(body["messages"][1]["content"])
     order = _order_in(user)
     if body.get("logprobs"):
@@ -77,31 +65,11 @@ def running_gullible_model() -> AbstractContextManager[str]:
 def running_model(reply: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
     """Serve a model that answers chat completions by a function, like the gullible one."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(_method: str, _path: str, body: bytes) -> Reply:
+        return Reply(body=json.dumps(reply(json.loads(body))).encode())
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = json.dumps(reply(body)).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(answer) as url:
+        yield f"{url}/v1"
 
 
 def _order_in(text: str) -> Injection | None:
@@ -119,18 +87,15 @@ def _bare(text: str) -> str:
 
 
 def sections(user: str) -> dict[str, str]:
-    """Part a prompt's material into what stands in each fence."""
     pattern = _FENCED if user.startswith("<<") else _PLAIN
     return {found["name"]: found["text"] for found in pattern.finditer(user)}
 
 
 def numbered(text: str) -> tuple[NumberedText, ...]:
-    """Read the numbered lines of a section."""
     return tuple(NumberedText(number=int(number), text=text) for number, text in _NUMBERED.findall(text))
 
 
 def chunks_in(found: Mapping[str, str]) -> tuple[NumberedText, ...]:
-    """Return the chunks among the sections."""
     named = ((name.split(), text) for name, text in found.items() if name.startswith("chunk "))
     return tuple(NumberedText(number=int(words[1]), text=text) for words, text in named)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ragtrace.model import Chunk, RagRecord
 
-__all__ = ["MARK_ALL", "Injection", "injected", "injections", "victims"]
-
 MARK_ALL = frozenset({"supported", "contradicted", "not_mentioned"})
 """Orders about all claims at once."""
 
@@ -36,7 +34,6 @@ class Injection:
 
 @cache
 def injections() -> tuple[Injection, ...]:
-    """Read the corpus."""
     return tuple(Injection(**json.loads(line)) for line in _CORPUS.read_text("utf-8").splitlines())
 
 

@@ -14,8 +14,6 @@ from ragtrace.judge_forms import YesNoInput
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings, Judge, JudgeReply, JudgeRequest, ReplyT, YesProbability
 
-__all__ = ["EMBEDDER", "LIKELY"]
-
 LIKELY: Final = f"{__name__}:open_likely:"
 EMBEDDER: Final = f"{__name__}:open_embedder:"
 _USAGE: Final = Usage(calls=1, input_tokens=1_000, output_tokens=100)

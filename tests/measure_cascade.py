@@ -14,8 +14,6 @@ from itertools import groupby
 
 from tests.train_lexical import SUPPORTED_FROM, UNSUPPORTED_BELOW, LabeledClaim, out_of_fold, read_claims
 
-__all__ = ["Cascaded", "cascaded"]
-
 BANDS = ((0.1, 0.9), (0.3, 0.9), (0.1, 0.95), (0.3, 0.99))
 JUDGES = ((1.0, 1.0), (0.9, 0.9), (0.8, 0.8))
 """Shares of unsupported and of supported claims that a judge calls right."""
@@ -48,7 +46,6 @@ class Cascaded:
         return (self.answers - self.uncalled) / self.answers
 
     def balanced_accuracy(self, sensitivity: float, specificity: float) -> float:
-        """Return that of the cascade before a judge with these shares."""
         found = self.caught + (1 - self.caught - self.passed) * sensitivity
         kept = self.cleared + (1 - self.cleared - self.accused) * specificity
         return (found + kept) / 2

@@ -33,12 +33,10 @@ class MeasuredPair:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the false claim is the more suspicious."""
         return self.of_false[0] > self.of_true[0]
 
 
 async def measure() -> list[MeasuredPair]:
-    """Judge all pairs."""
     return [
         MeasuredPair(pair, await _judged(pair.true, pair.context), await _judged(pair.false, pair.context))
         for pair in pairs()
@@ -54,7 +52,6 @@ async def _judged(claim: str, context: str) -> tuple[float, VerdictLabel]:
 
 
 def table(measured: Sequence[MeasuredPair]) -> Iterator[str]:
-    """Yield the lines of the table."""
     yield _HEAD
     yield "| --- " * (_HEAD.count("|") - 1) + "|"
     for language, found in groupby(measured, key=lambda each: each.pair.language):

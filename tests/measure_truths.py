@@ -22,8 +22,6 @@ from ragtrace.model import MetricResult, VerdictLabel
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, ReplyT
 
-__all__ = ["Compared", "compared"]
-
 LIMITS = (None, 20, 10, 5)
 
 
@@ -51,7 +49,6 @@ class Compared:
     failed: int = 0
 
     def count(self, whole: Sequence[VerdictLabel], facts: Sequence[VerdictLabel]) -> None:
-        """Count an answer's verdicts."""
         for before, after in zip(whole, facts, strict=True):
             self.claims += 1
             self.same += before is after
@@ -60,7 +57,6 @@ class Compared:
 
 
 async def compared(judge: Judge, answers: Sequence[LabeledAnswer], limit: int | None) -> Compared:
-    """Judge all answers both ways."""
     options = {"truths": True} if limit is None else {"truths": True, "truths_limit": limit}
     found = Compared()
     for answer in answers:

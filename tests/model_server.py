@@ -28,8 +28,6 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["model_environment", "running_model_server"]
-
 DIMENSIONS = 256
 UNKNOWN = "I do not know."
 _CREATED = 1_760_000_000
@@ -75,7 +73,7 @@ def model_environment(url: str, *, careless: bool = False) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Message:
     role: str
     text: str
@@ -101,7 +99,6 @@ class _Reply:
 
     @property
     def pieces(self) -> list[str]:
-        """The text in the pieces that a stream sends."""
         return re.findall(r"\s*\S+", self.text)
 
 
@@ -294,7 +291,7 @@ def chat_stream(request: Json) -> Iterator[Json]:
 
 
 def _chat_reply(request: Json) -> _Reply:
-    messages = [_Message(role=each["role"], text=_text(each.get("content"))) for each in request["messages"]]
+    messages = [_Message(each["role"], _text(each.get("content"))) for each in request["messages"]]
     return _reply(request, messages, [tool["function"] for tool in request.get("tools") or ()])
 
 
@@ -308,11 +305,8 @@ def _chat_tool_call(call: _ToolCall) -> Json:
 
 
 def _chat_usage(reply: _Reply) -> Json:
-    return {
-        "prompt_tokens": reply.input_tokens,
-        "completion_tokens": reply.output_tokens,
-        "total_tokens": reply.input_tokens + reply.output_tokens,
-    }
+    total = reply.input_tokens + reply.output_tokens
+    return reply.usage("prompt_tokens", "completion_tokens") | {"total_tokens": total}
 
 
 def _finish_reason(reply: _Reply) -> str:
@@ -325,7 +319,7 @@ def _finish_reason(reply: _Reply) -> str:
 def responses(request: Json) -> Json:
     """Answer ``POST /v1/responses``."""
     reply = _responses_reply(request)
-    return _response(request, reply, status="completed", output=[_output_item(reply, "completed")])
+    return _response(request, reply, status="completed", output=[_output_item(reply)])
 
 
 def responses_stream(request: Json) -> Iterator[Json]:
@@ -336,63 +330,50 @@ def responses_stream(request: Json) -> Iterator[Json]:
 
 def _response_events(request: Json, reply: _Reply) -> Iterator[Json]:
     started = _response(request, reply, status="in_progress", output=[])
-    item = _output_item(reply, "completed")
+    item = _output_item(reply)
     at = {"output_index": 0, "item_id": item["id"]}
+    empty = {"arguments": ""} if reply.tool_call else {"content": []}
     yield {"type": "response.created", "response": started}
     yield {"type": "response.in_progress", "response": started}
+    opened = item | empty | {"status": "in_progress"}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": opened}
     if reply.tool_call:
-        arguments = item["arguments"]
-        yield {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": item | {"arguments": "", "status": "in_progress"},
-        }
-        yield {"type": "response.function_call_arguments.delta", "delta": arguments} | at
-        yield {
-            "type": "response.function_call_arguments.done",
-            "name": reply.tool_call.name,
-            "arguments": arguments,
-        } | at
+        event, arguments = "response.function_call_arguments", {"arguments": item["arguments"]}
+        yield {"type": f"{event}.delta", "delta": item["arguments"]} | at
+        yield {"type": f"{event}.done", "name": reply.tool_call.name} | arguments | at
     else:
-        yield from _text_events(reply, item, at | {"content_index": 0})
+        part, at = item["content"][0], at | {"content_index": 0}
+        yield {"type": "response.content_part.added", "part": part | {"text": ""}} | at
+        for piece in reply.pieces:
+            yield {"type": "response.output_text.delta", "delta": piece, "logprobs": []} | at
+        yield {"type": "response.output_text.done", "text": reply.text, "logprobs": []} | at
+        yield {"type": "response.content_part.done", "part": part} | at
     yield {"type": "response.output_item.done", "output_index": 0, "item": item}
     done = _response(request, reply, status="completed", output=[item])
     yield {"type": "response.completed", "response": done}
 
 
-def _text_events(reply: _Reply, item: Json, at: Json) -> Iterator[Json]:
-    part = item["content"][0]
-    opened = item | {"content": [], "status": "in_progress"}
-    yield {"type": "response.output_item.added", "output_index": 0, "item": opened}
-    yield {"type": "response.content_part.added", "part": part | {"text": ""}} | at
-    for piece in reply.pieces:
-        yield {"type": "response.output_text.delta", "delta": piece, "logprobs": []} | at
-    yield {"type": "response.output_text.done", "text": reply.text, "logprobs": []} | at
-    yield {"type": "response.content_part.done", "part": part} | at
-
-
 def _responses_reply(request: Json) -> _Reply:
     given = request.get("input") or ""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    first = [_Message(role="system", text=request["instructions"])] if request.get("instructions") else []
+    first = [_Message("system", request["instructions"])] if request.get("instructions") else []
     return _reply(request, first + [_response_message(item) for item in items], request.get("tools") or ())
 
 
 def _response_message(item: Json) -> _Message:
     if item.get("type") == "function_call_output":
-        return _Message(role="tool", text=_text(item["output"]))
-    return _Message(role=item.get("role", "assistant"), text=_text(item.get("content")))
+        return _Message("tool", _text(item["output"]))
+    return _Message(item.get("role", "assistant"), _text(item.get("content")))
 
 
 def _response(request: Json, reply: _Reply, *, status: str, output: list[Json]) -> Json:
-    usage = {
-        "input_tokens": reply.input_tokens,
+    usage = reply.usage("input_tokens", "output_tokens") | {
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": reply.output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": reply.input_tokens + reply.output_tokens,
     }
-    return {
+    given = {"metadata": {}, "temperature": 1.0, "tool_choice": "auto", "tools": [], "top_p": 1.0}
+    return {name: request.get(name) or usual for name, usual in given.items()} | {
         "id": f"resp_{reply.id}",
         "object": "response",
         "created_at": _CREATED,
@@ -400,36 +381,20 @@ def _response(request: Json, reply: _Reply, *, status: str, output: list[Json]) 
         "error": None,
         "incomplete_details": None,
         "instructions": request.get("instructions"),
-        "metadata": request.get("metadata") or {},
         "model": reply.model,
         "output": output,
         "parallel_tool_calls": True,
-        "temperature": request.get("temperature", 1.0),
-        "tool_choice": request.get("tool_choice", "auto"),
-        "tools": request.get("tools") or [],
-        "top_p": request.get("top_p", 1.0),
         "usage": usage if status == "completed" else None,
     }
 
 
-def _output_item(reply: _Reply, status: str) -> Json:
-    if reply.tool_call:
-        return {
-            "type": "function_call",
-            "id": f"fc_{reply.id}",
-            "call_id": reply.tool_call.id,
-            "name": reply.tool_call.name,
-            "arguments": json.dumps(reply.tool_call.arguments),
-            "status": status,
-        }
+def _output_item(reply: _Reply) -> Json:
+    if call := reply.tool_call:
+        item = {"type": "function_call", "id": f"fc_{reply.id}", "call_id": call.id, "name": call.name}
+        return item | {"arguments": json.dumps(call.arguments), "status": "completed"}
     part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-    return {
-        "type": "message",
-        "id": f"msg_{reply.id}",
-        "role": "assistant",
-        "status": status,
-        "content": [part],
-    }
+    item = {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "content": [part]}
+    return item | {"status": "completed"}
 
 
 # --- Anthropic's messages
@@ -438,11 +403,10 @@ def _output_item(reply: _Reply, status: str) -> Json:
 def messages(request: Json) -> Json:
     """Answer ``POST /v1/messages``."""
     reply = _messages_reply(request)
-    usage = {"input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
     return _message_head(reply) | {
         "content": [_content_block(reply)],
         "stop_reason": _stop_reason(reply),
-        "usage": usage,
+        "usage": reply.usage("input_tokens", "output_tokens"),
     }
 
 
@@ -459,45 +423,32 @@ def messages_stream(request: Json) -> Iterator[Json]:
     for delta in deltas:
         yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
-    yield {
-        "type": "message_delta",
-        "delta": {"stop_reason": _stop_reason(reply), "stop_sequence": None},
-        "usage": {"output_tokens": reply.output_tokens},
-    }
+    stopped = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stopped, "usage": {"output_tokens": reply.output_tokens}}
     yield {"type": "message_stop"}
 
 
 def _messages_reply(request: Json) -> _Reply:
     system = _text(request.get("system"))
-    first = [_Message(role="system", text=system)] if system else []
-    return _reply(
-        request,
-        first + [_anthropic_message(each) for each in request["messages"]],
-        request.get("tools") or (),
-    )
+    said = [_Message("system", system)] if system else []
+    said += [_anthropic_message(each) for each in request["messages"]]
+    return _reply(request, said, request.get("tools") or ())
 
 
 def _anthropic_message(message: Json) -> _Message:
     content = message["content"]
     blocks = content if isinstance(content, list) else []
     is_result = any(block.get("type") == "tool_result" for block in blocks)
-    return _Message(role="tool" if is_result else message["role"], text=_text(content))
+    return _Message("tool" if is_result else message["role"], _text(content))
 
 
 def _message_head(reply: _Reply) -> Json:
-    return {
-        "id": f"msg_{reply.id}",
-        "type": "message",
-        "role": "assistant",
-        "model": reply.model,
-        "stop_reason": None,
-        "stop_sequence": None,
-    }
+    head = {"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "model": reply.model}
+    return head | {"stop_reason": None, "stop_sequence": None}
 
 
 def _content_block(reply: _Reply) -> Json:
-    call = reply.tool_call
-    if call:
+    if call := reply.tool_call:
         return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
     return {"type": "text", "text": reply.text}
 
@@ -511,17 +462,14 @@ def _stop_reason(reply: _Reply) -> str:
 
 def converse(request: Json) -> Json:
     """Answer ``POST /model/MODEL/converse``."""
-    system = [_Message(role="system", text=_text(request.get("system")))]
-    said = [_Message(role=each["role"], text=_text(each["content"])) for each in request["messages"]]
-    reply = _reply(request, [*system, *said], ())
+    said = [_Message("system", _text(request.get("system")))]
+    said += [_Message(each["role"], _text(each["content"])) for each in request["messages"]]
+    reply = _reply(request, said, ())
+    total = {"totalTokens": reply.input_tokens + reply.output_tokens}
     return {
         "output": {"message": {"role": "assistant", "content": [{"text": reply.text}]}},
         "stopReason": "end_turn",
-        "usage": {
-            "inputTokens": reply.input_tokens,
-            "outputTokens": reply.output_tokens,
-            "totalTokens": reply.input_tokens + reply.output_tokens,
-        },
+        "usage": reply.usage("inputTokens", "outputTokens") | total,
         "metrics": {"latencyMs": 1},
     }
 

@@ -23,7 +23,6 @@ _OURS = (f"{_ROOT / 'ragtrace'}/", f"{_ROOT / 'collector'}/")
 
 
 def main() -> int:
-    """Print the counts."""
     functions: set[tuple[str, str, int]] = set()
     lines: set[tuple[str, int]] = set()
 

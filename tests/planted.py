@@ -8,8 +8,6 @@ from typing import Any
 from ragtrace.metrics._evidence import FoldedText
 from tests.gullible_model import chunks_in, numbered, sections
 
-__all__ = ["answered"]
-
 
 def answered(reply: Any, request: Mapping[str, Any]) -> Any:
     """Return a scripted reply to a chat completion, with a right verdict on each further claim."""

@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from ragtrace import semconv
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind
 
-__all__ = ["START_NS", "chat_span", "rag_trace", "trace_id_of"]
-
 START_NS = 1_760_000_000_000_000_000
 _MS = 1_000_000
 _SCOPE = Scope(name=semconv.SCOPE_CAPTURE, version="test")
 
 
 def trace_id_of(number: int) -> str:
-    """Return a valid trace id."""
     return f"{number + 1:032x}"
 
 
@@ -77,7 +74,6 @@ def rag_trace(
 def chat_span(
     number: int, *, question: str, answer: str, parent: Span | None = None, service: str = "shop"
 ) -> Span:
-    """Return the span of one chat completion."""
     start_ns = (parent.start_ns if parent else START_NS) + 200 * _MS
     return Span(
         trace_id=trace_id_of(number),

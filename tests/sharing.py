@@ -7,8 +7,6 @@ from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["ROOT", "TOGETHER", "BySharing"]
-
 ROOT: Final = Path(__file__).parents[1]
 
 TOGETHER: Final = {
@@ -17,15 +15,13 @@ TOGETHER: Final = {
     "tests/acceptance/test_crash.py": "crash",
     "tests/acceptance/test_frameworks.py": "frameworks",
     "tests/acceptance/test_kafka.py": "kafka",
-    "tests/architecture/test_clients.py": "syntax trees",
     "tests/architecture/test_names.py": "syntax trees",
-    "tests/architecture/test_store_port.py": "syntax trees",
-    "tests/architecture/test_structure.py": "syntax trees",
     "tests/architecture/test_totals.py": "syntax trees",
     "tests/browser/test_keyboard.py": "browser keyboard",
     "tests/browser/test_screens.py": "browser screens",
     "tests/deploy/test_quality_dashboards.py": "quality dashboards",
-    "tests/docs/test_examples.py": "examples",
+    "tests/docs/test_blocks.py": "reader",
+    "tests/docs/test_examples.py": "reader",
     "tests/integration/capture/test_servers.py": "servers",
     "tests/integration/metrics/test_injections.py": "injections",
     "tests/integration/test_phoenix.py": "phoenix",

@@ -11,7 +11,6 @@ from ragtrace.traces.trace import Span, SpanEvent
 
 
 def without_durations(span: Span) -> Span:
-    """Return the span with events that say nothing of durations."""
     return replace(span, events=tuple(map(_event, span.events)))
 
 

@@ -54,7 +54,6 @@ class Verifier:
     """``_name_or_path`` in its configuration."""
 
     def write(self, folder: Path, *, file: str = "model.onnx", **config: Any) -> Path:
-        """Write the folder of a model."""
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         onnx.save(_model(self), folder / file)
         _tokenizer().save(str(folder / "tokenizer.json"))
@@ -185,8 +184,7 @@ def _sides(graph: Graph, of: Verifier) -> tuple[str, str]:
     sep = graph.number(graph.node("Equal", "input_ids", graph.constant(SEP, np.int64)))
     cls = graph.number(graph.node("Equal", "input_ids", graph.constant(CLS, np.int64)))
     words = graph.times(
-        graph.number("attention_mask"),
-        graph.node("Sub", graph.constant(1.0), graph.node("Add", sep, cls)),
+        graph.number("attention_mask"), graph.node("Sub", graph.constant(1.0), graph.node("Add", sep, cls))
     )
     mark, first = sep, 0.0
     if (
@@ -210,7 +208,6 @@ def _negated(graph: Graph, passage: str, claim: str) -> str:
 
 
 def _numbers(graph: Graph, of: Verifier, found: _Compared) -> str:
-    """Return the logits."""
     last = graph.constant([-1], np.int64)
     if of.family == "tokens":
         novel = graph.line(found.novel, 12.0, 0.5)

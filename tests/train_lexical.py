@@ -37,7 +37,7 @@ from ragtrace.judge.lexical import (
 )
 from ragtrace.judge_forms import NumberedText
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
-from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import CardSet, JudgeCard
 from ragtrace.metrics.settings import VerifyForm
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -46,49 +46,6 @@ TRAINED_ON: Final = "RAGTruth, development files (Niu et al. 2024; MIT)"
 SHIPPED: Final = Path("ragtrace/judge") / MODEL_FILE
 UNSUPPORTED_BELOW: Final = 0.65
 SUPPORTED_FROM: Final = 0.92
-_HELD_OUT: Final = (
-    "held out: nothing was trained or chosen on it; the precision is that of statements; measured outside"
-    " this repository"
-)
-HELD_OUT: Final = [
-    CardSet(
-        name=name,
-        digest="",
-        source=_HELD_OUT,
-        claims=claims,
-        unsupported=unsupported,
-        auc=CardFigure(value=auc[0], low=auc[1], high=auc[2]),
-        decided=CardFigure(value=decided),
-        precision=precision,
-        recall=CardFigure(value=recall),
-    )
-    for name, claims, unsupported, auc, decided, precision, recall in (
-        (
-            *("RAGTruth QA (test half)", 2589, 210, (0.831, 0.795, 0.866), 0.46),
-            *(CardFigure(value=0.46, low=0.33, high=0.59), 0.33),
-        ),
-        (
-            *("RAGTruth summaries (test half)", 2714, 144, (0.750, 0.715, 0.791), 0.37),
-            *(CardFigure(value=0.53, low=0.38, high=0.67), 0.20),
-        ),
-        ("WiCE (test half)", 246, 175, (0.777, 0.718, 0.836), 0.40, CardFigure(value=0.93), 0.46),
-        ("FaithBench", 2918, 663, (0.699, 0.656, 0.737), 0.45, CardFigure(value=0.40), 0.12),
-    )
-]
-_OUTSIDE: Final = "never trained on; measured outside this repository"
-ELSEWHERE: Final = [
-    CardSet(name=name, digest="", source=_OUTSIDE, auc=CardFigure(value=auc))
-    for name, auc in (
-        ("BEGIN", 0.927),
-        ("QAGS-CNN", 0.861),
-        ("QAGS-XSum", 0.744),
-        ("FEVER-Symmetric", 0.711),
-        ("ExpertQA", 0.598),
-        ("SummEdits", 0.575),
-        ("HealthVer", 0.539),
-    )
-]
-"""On some it is no better than chance, or than comparing words."""
 _FOLDS: Final = 5
 _RIDGE: Final = 300.0
 _STEPS: Final = 50
@@ -111,7 +68,6 @@ class LabeledClaim:
 
 
 def read_claims(path: str | Path) -> list[LabeledClaim]:
-    """Read a labeled file and compute the features of its claims."""
     return asyncio.run(_read_claims(path))
 
 
@@ -197,7 +153,6 @@ def out_of_fold(claims: Sequence[LabeledClaim]) -> list[float]:
 def measured(
     claims: Sequence[LabeledClaim], support: Sequence[float]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the cuts reach on the statements of each file."""
     for file in dict.fromkeys(claim.file for claim in claims):
         rows = [
             (claim, p)
@@ -222,12 +177,14 @@ def measured(
         )
 
 
-def card(files: Sequence[str], claims: Sequence[LabeledClaim], measured_only: Sequence[str]) -> JudgeCard:
+def card(
+    files: Sequence[str], claims: Sequence[LabeledClaim], measured_only: Sequence[str], *, name: str
+) -> JudgeCard:
     """Return the judge's card: out of fold for the files it is trained on, and of other files as they are."""
     models = [train([claim for claim in claims if fold_of(claim.document) != fold]) for fold in range(_FOLDS)]
     answers = [answer for file in (*files, *measured_only) for answer in read_labeled(file) if answer.claims]
     population = Counter(map(stratum_of, answers))
-    whole, found = train(claims), []
+    whole, found = train(claims, name=name), []
     names = {Path(file).name for file in files}
     for fold in (*range(_FOLDS), None):
         of_fold = [
@@ -249,9 +206,13 @@ def card(files: Sequence[str], claims: Sequence[LabeledClaim], measured_only: Se
         **dict.fromkeys(names, "trained on this file; out of fold, to compare with the floor"),
         **{Path(file).name: "never trained on; to compare with the floor" for file in measured_only},
     }
-    return made.model_copy(
-        update={"sets": [*HELD_OUT, *(_compared(of, sources[of.name]) for of in made.sets), *ELSEWHERE]}
-    )
+    # What was measured outside this repository, held out and elsewhere, stands on the shipped card.
+    shipped = JudgeCard.model_validate_json((SHIPPED.parent / "cards" / f"{whole.name}.json").read_text())
+    outside = [of for of in shipped.sets if of.source.endswith("measured outside this repository")]
+    held_out = [of for of in outside if of.source.startswith("held out")]
+    elsewhere = [of for of in outside if of not in held_out]
+    compared = [_compared(of, sources[of.name]) for of in made.sets]
+    return made.model_copy(update={"sets": [*held_out, *compared, *elsewhere]})
 
 
 def _compared(of: CardSet, source: str) -> CardSet:
@@ -280,12 +241,10 @@ def _document(answer: LabeledAnswer) -> str:
 
 
 def fold_of(document: str) -> int:
-    """Return the fold of a document."""
     return int(hashlib.sha256(document.encode()).hexdigest(), 16) % _FOLDS
 
 
 def saved(model: SupportModel, files: Sequence[str], figures: Mapping[str, Any]) -> str:
-    """Return the file's text."""
     content = {
         "name": model.name,
         "what": "a logistic regression: P(the chunks support the claim)",
@@ -322,7 +281,7 @@ def main() -> None:
     Path(given.to).write_text(saved(model, given.files, figures), encoding="utf-8")
     folder = Path(given.to).parent / "cards"
     folder.mkdir(exist_ok=True)
-    card(given.files, claims, given.measure).write(folder / f"{given.name}.json")
+    card(given.files, claims, given.measure, name=given.name).write(folder / f"{given.name}.json")
 
 
 if __name__ == "__main__":

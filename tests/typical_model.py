@@ -23,8 +23,6 @@ from ragtrace.judge_forms import NumberedText
 from ragtrace.sentences import split_sentences
 from tests.gullible_model import chunks_in, completion, numbered, running_model, sections
 
-__all__ = ["Habits", "TypicalModel", "running_typical_model"]
-
 _REMINDED = "Your last reply left numbers out"
 _WORDS = re.findall(
     r"\w+",
@@ -44,22 +42,12 @@ class Habits:
     malformed: float = 0.02
     """Share of replies in another form."""
     reason_words: tuple[int, int] = (4, 20)
-    quote_chars: tuple[int, int] = (20, 160)
     letters_a_token: float = 8.0
-    """A word of so many ASCII letters is one token."""
-    bytes_a_token: float = 4.3
-    """Of words in other scripts."""
-    reasoning_tokens: tuple[int, int] = (0, 0)
-    """What it thinks before it replies."""
-    counts_schema: bool = True
+    """A word of so many letters is one token."""
 
     def tokens(self, text: str) -> int:
         """Count the tokens of a text: pieces of words, and marks."""
-        return sum(self._pieces(word) for word in re.findall(r"\w+|[^\w\s]", text))
-
-    def _pieces(self, word: str) -> int:
-        size = self.letters_a_token if word.isascii() else self.bytes_a_token
-        return math.ceil(len(word.encode()) / size)
+        return sum(math.ceil(len(word) / self.letters_a_token) for word in re.findall(r"\w+|[^\w\s]", text))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +62,6 @@ class TypicalModel:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def reply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a chat completion."""
         messages = body["messages"]
         chance = Random(zlib.crc32(json.dumps(messages).encode()))
         user = str(messages[1]["content"])
@@ -82,25 +69,17 @@ class TypicalModel:
         text = json.dumps(self._value(user, chance, forgets), ensure_ascii=False)
         if len(messages) == 2 and chance.random() < self.habits.malformed:
             text = text[: len(text) // 2]
-        return completion(body, text) | {"usage": self._count(body, text, chance)}
+        return completion(body, text) | {"usage": self._count(body, text)}
 
-    def _count(self, body: Mapping[str, Any], text: str, chance: Random) -> dict[str, Any]:
+    def _count(self, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         asked = [str(message["content"]) for message in body["messages"]]
-        if self.habits.counts_schema:
-            asked.append(json.dumps(body.get("response_format", {})))
-        prompt = sum(self.habits.tokens(each) + 4 for each in asked)
-        thought = chance.randint(*self.habits.reasoning_tokens)
-        told = self.habits.tokens(text) + thought
+        asked.append(json.dumps(body.get("response_format", {})))
+        prompt, told = sum(self.habits.tokens(each) + 4 for each in asked), self.habits.tokens(text)
         with self._lock:
             self.calls += 1
             self.input_tokens += prompt
             self.output_tokens += told
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": told,
-            "total_tokens": prompt + told,
-            "completion_tokens_details": {"reasoning_tokens": thought},
-        }
+        return {"prompt_tokens": prompt, "completion_tokens": told, "total_tokens": prompt + told}
 
     def _value(self, user: str, chance: Random, forgets: float) -> dict[str, Any]:
         found = sections(user)
@@ -108,7 +87,9 @@ class TypicalModel:
         if "answer" in found:
             return self._extracted(numbered(found["answer"]), chance, forgets)
         if "statements" in found:
-            return {"statements": self._relevance(numbered(found["statements"]), chance)}
+            words = ("direct", "supporting", "irrelevant")
+            statements = numbered(found["statements"])
+            return {"statements": [{"id": n.number, "relevance": chance.choice(words)} for n in statements]}
         graded = {"chunks": [self._grade(chunk, chance) for chunk in chunks]}
         if "claims" not in found:
             return graded
@@ -148,9 +129,7 @@ class TypicalModel:
     ) -> dict[str, Any]:
         chunk = chance.choice(chunks)
         sentence = chance.choice(split_sentences(chunk.text)).text
-        quote = (
-            sentence[: chance.randint(*self.habits.quote_chars)] if stands or chance.random() < 0.7 else ""
-        )
+        quote = sentence[: chance.randint(20, 160)] if stands or chance.random() < 0.7 else ""
         return {
             "id": claim.number,
             "chunks": [chunk.number] if quote else [],
@@ -162,10 +141,6 @@ class TypicalModel:
     def _grade(self, chunk: NumberedText, chance: Random) -> dict[str, Any]:
         reason = self._reason(chance)[:200]
         return {"id": chunk.number, "reason": reason, "relevance": chance.randint(0, 2)}
-
-    def _relevance(self, statements: Sequence[NumberedText], chance: Random) -> list[dict[str, Any]]:
-        words = ("direct", "supporting", "irrelevant")
-        return [{"id": each.number, "relevance": chance.choice(words)} for each in statements]
 
     def _reason(self, chance: Random) -> str:
         return " ".join(chance.choices(_WORDS, k=chance.randint(*self.habits.reason_words)))[:400]
@@ -182,7 +157,6 @@ def _part(text: str, which: int, of: int) -> str:
 
 @contextmanager
 def running_typical_model(habits: Habits) -> Iterator[TypicalModel]:
-    """Serve the model on a free loopback port until the block ends."""
     model = TypicalModel(habits=habits)
     with running_model(model.reply) as model.url:
         yield model

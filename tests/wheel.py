@@ -13,13 +13,10 @@ from shutil import which
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
-__all__ = ["build_wheel", "clean_environment", "install", "link"]
-
 ROOT = Path(__file__).parents[1]
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout into a folder."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
     (built,) = folder.glob("*.whl")

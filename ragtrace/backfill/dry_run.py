@@ -1,8 +1,8 @@
 """The dry run: what a back-fill would do, and its estimate.
 
 The token load of a record is estimated from the lengths of its texts without asking a judge: the record is
-evaluated with a simulated judge that answers like a terse, a typical or a wordy model. So steps, batches and
-canary claims are those of a real run; only the model's replies are assumed.
+evaluated with a simulated judge, so that steps, batches and canary claims are those of a real run. Only the
+replies are assumed: how many claims, quotes and reasons a terse, a typical or a wordy model gives.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil
@@ -33,43 +34,17 @@ from ragtrace.backfill.pipeline import (
 )
 from ragtrace.backfill.progress import BackfillReport, ResumableRun, RunCounts
 from ragtrace.conversations import SessionSettings
-from ragtrace.errors import JudgeError
+from ragtrace.errors import JudgeError, JudgeUnable
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.phrases import kind_of
 from ragtrace.judge.replies import reply_schema
-from ragtrace.judge_forms import (
-    ChunksInput,
-    ChunksReply,
-    ClaimKind,
-    CriteriaInput,
-    CriteriaReply,
-    ExtractedClaim,
-    ExtractInput,
-    ExtractReply,
-    GivenCriterion,
-    GivenGrade,
-    GivenRelevance,
-    GivenTruths,
-    GivenVerdict,
-    NumberedText,
-    QuestionsInput,
-    QuestionsReply,
-    RelevanceInput,
-    RelevanceReply,
-    RetrievalInput,
-    RetrievalReply,
-    TruthsInput,
-    TruthsReply,
-    VerifyInput,
-    VerifyReply,
-)
-from ragtrace.metrics.asking import batches
-from ragtrace.model import Evaluation, JudgedAnswer, JudgeIdentity, RagRecord, Usage
+from ragtrace.judge.scripted import ScriptedJudge
+from ragtrace.judge_forms import NumberedText
+from ragtrace.metrics.settings import StepLimits
+from ragtrace.model import Evaluation, JudgedAnswer, JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator, map_in_order
 from ragtrace.ports import Clock, Judge, JudgeReply, JudgeRequest, TraceReader, YesProbability
 from ragtrace.process import SystemClock
-from ragtrace.sentences import split_sentences
 from ragtrace.stats import ratio_total
 from ragtrace.traces.attach import AttachOptions
 
@@ -122,9 +97,8 @@ class TokenLoad:
 class ReplyProfile:
     """Assumptions about a model's replies and its provider's token counts."""
 
-    sentences_a_claim: int
-    claims_a_place: int
-    """Claims per group of sentences."""
+    claims: float
+    """Claims per sentence."""
     with_claims: float
     """Share of the answers with a factual claim."""
     times: float
@@ -141,19 +115,43 @@ class ReplyProfile:
     counts_schema: bool
     """Whether the reply's schema counts as input tokens."""
 
-    def tokens(self, text: str, *, reply: bool = False) -> float:
-        """Return the estimated number of tokens of a text."""
+    def load_of(self, request: JudgeRequest[Any], reply: BaseModel | None, limits: StepLimits) -> TokenLoad:
+        """Return the load of a request, given a reply in which each sentence is a claim.
+
+        Further claims make replies longer, and need further requests if one has no room for them.
+        """
+        given = request.inputs
+        claims: Sequence[NumberedText] = getattr(given, "claims", getattr(given, "statements", ()))
+        share, packs = 1.0, 1.0
+        if request.step in _OF_CLAIMS:
+            room = limits.claims_per_call if request.step == "verify" else limits.statements_per_call
+            share = self.with_claims
+            packs = max(1.0, self.claims * (len(claims) / room if claims else 1))
+        asked, told = self._tokens(request.system + request.user, self.characters_a_token), 0.0
+        if reply is not None:
+            text = reply.model_dump_json(exclude={"verdicts": {"__all__": {"quote"}}})
+            further: float = text.count('"reason":') * self.reason_chars
+            if '"verdicts":' in text:
+                further += self.quote * sum(len(claim.text) for claim in claims)
+            told = self._tokens(text, self.reply_characters_a_token)
+            told += further / self.reply_characters_a_token
+            if request.step in (*_OF_CLAIMS, "extract"):
+                told *= self.claims
+            if self.counts_schema:
+                asked += self._tokens(_schema(type(reply)), self.characters_a_token)
+        load = TokenLoad(calls=packs, input_tokens=asked * packs, output_tokens=told)
+        return load * (self.times * share)
+
+    def _tokens(self, text: str, characters_a_token: float) -> float:
         ascii_chars = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
         others = 0 if len(text) == ascii_chars else len(text.encode("utf-8", "replace")) - ascii_chars
-        a_token = self.reply_characters_a_token if reply else self.characters_a_token
-        return ascii_chars / a_token + others / self.bytes_a_token
+        return ascii_chars / characters_a_token + others / self.bytes_a_token
 
 
 # Measured with o200k and cl100k on texts of RAGTruth and WiCE: 2.9 to 6.2 ASCII characters a token in a text,
 # 4.4 to 5.0 at the median of each corpus; 3.1 in JSON; in eight other languages 2.5 to 8.3 bytes a token.
 LOW: Final = ReplyProfile(
-    sentences_a_claim=3,
-    claims_a_place=1,
+    claims=1 / 3,
     with_claims=0.5,
     times=1,
     quote=0.3,
@@ -164,8 +162,7 @@ LOW: Final = ReplyProfile(
     counts_schema=False,
 )
 LIKELY: Final = ReplyProfile(
-    sentences_a_claim=1,
-    claims_a_place=1,
+    claims=1,
     with_claims=1.0,
     times=1,
     quote=0.8,
@@ -176,8 +173,7 @@ LIKELY: Final = ReplyProfile(
     counts_schema=True,
 )
 HIGH: Final = ReplyProfile(
-    sentences_a_claim=1,
-    claims_a_place=2,
+    claims=2,
     with_claims=1.0,
     times=1.5,
     quote=1.5,
@@ -187,6 +183,9 @@ HIGH: Final = ReplyProfile(
     bytes_a_token=2.5,
     counts_schema=True,
 )
+_PROFILES: Final = (LOW, LIKELY, HIGH)
+_OF_CLAIMS: Final = frozenset({"verify", "relevance"})
+"""Steps that are skipped if an answer states nothing."""
 
 
 class UnknownLoad(JudgeError):
@@ -195,143 +194,35 @@ class UnknownLoad(JudgeError):
     error_type = "unsized"
 
 
-async def size_of(
-    record: RagRecord, *, evaluator: Evaluator, reply_profile: ReplyProfile
-) -> tuple[Evaluation, TokenLoad]:
-    """Return a record's load for a judge with this reply profile, and the simulated evaluation."""
-    profiled = _ProfiledJudge(evaluator.judge.identity, reply_profile)
-    simulated = replace(evaluator, judge=profiled, second_judge=None, embedder=None)
-    evaluation = await simulated.evaluate(record)
-    return evaluation, profiled.load
+class _SimulatedJudge:
+    """Replies as the scripted judge does, and adds up what models would be asked and reply."""
 
-
-class _ProfiledJudge:
-    def __init__(self, identity: JudgeIdentity, reply_profile: ReplyProfile) -> None:
-        self._identity = identity
-        self._reply_profile = reply_profile
-        self.load = TokenLoad()
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """The simulated judge; canary claims and combined requests depend on it."""
-        return self._identity
+    def __init__(self, identity: JudgeIdentity, limits: StepLimits) -> None:
+        self.identity = identity
+        self.loads = [TokenLoad() for _ in _PROFILES]
+        self._limits = limits
+        self._scripted = ScriptedJudge()
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Return the smallest reply that the steps accept."""
-        reply_profile = self._reply_profile
-        asked = reply_profile.tokens(f"{request.system}{request.user}")
-        value = _value(request, reply_profile)
-        if reply_profile.counts_schema and value is not None:
-            asked += reply_profile.tokens(_schema(request.reply_type))
-        output_tokens = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
-        share = reply_profile.with_claims if request.step in _OF_CLAIMS else 1.0
-        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=output_tokens) * (
-            reply_profile.times * share
-        )
+        """Reply, if the size of a reply follows from the request.
+
+        Raises:
+            UnknownLoad: it does not.
+        """
+        value: BaseModel | None = None
+        if request.reply_type is YesProbability:
+            value = YesProbability(p_yes=1.0)
+        else:
+            with suppress(JudgeUnable):
+                value = self._scripted.reply_to(request)
+        loads = [profile.load_of(request, value, self._limits) for profile in _PROFILES]
+        self.loads = [total + load for total, load in zip(self.loads, loads, strict=True)]
         if value is None:
             raise UnknownLoad("the size of the reply to this request cannot be estimated")
-        return JudgeReply(value=request.reply_type.model_validate(value), usage=Usage())
+        return JudgeReply(value=request.reply_type.model_validate(value.model_dump()), usage=Usage())
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
-
-
-_OF_CLAIMS: Final = frozenset({"verify", "relevance"})
-"""Steps that are skipped if an answer states nothing."""
-
-
-def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel | None:
-    match request.inputs:
-        case ExtractInput() as given if request.reply_type is ExtractReply:
-            return _extracted(given, reply_profile)
-        case VerifyInput() as given if request.reply_type is VerifyReply:
-            return VerifyReply(verdicts=_verdicts(given.claims, given.chunks, reply_profile))
-        case ChunksInput() as given if request.reply_type is ChunksReply:
-            return ChunksReply(chunks=_grades(given.chunks, reply_profile))
-        case RetrievalInput() as given if request.reply_type is RetrievalReply:
-            return RetrievalReply(
-                chunks=_grades(given.chunks, reply_profile),
-                verdicts=_verdicts(given.claims, given.chunks, reply_profile),
-            )
-        case RelevanceInput() as given if request.reply_type is RelevanceReply:
-            found = [
-                GivenRelevance(id=statement.number, relevance="direct") for statement in given.statements
-            ]
-            return RelevanceReply(statements=found)
-        case TruthsInput() as given if request.reply_type is TruthsReply:
-            return TruthsReply(
-                chunks=[GivenTruths(id=chunk.number, truths=_facts(chunk)) for chunk in given.chunks]
-            )
-        case CriteriaInput() as given if request.reply_type is CriteriaReply:
-            reason = _reason(reply_profile)
-            met = [
-                GivenCriterion(id=each.number, quote=reason, reason=reason, met=True)
-                for each in given.criteria
-            ]
-            return CriteriaReply(criteria=met)
-        case QuestionsInput() as given if request.reply_type is QuestionsReply:
-            return QuestionsReply(questions=["What is it?"], noncommittal=False)
-    if request.reply_type is YesProbability:
-        return YesProbability(p_yes=1.0)
-    return None
-
-
-def _facts(chunk: NumberedText) -> list[str]:
-    """Return a chunk's sentences: its facts repeat most of its words."""
-    return [sentence.text[:1000] for sentence in split_sentences(chunk.text)][:200]
-
-
-def _extracted(given: ExtractInput, reply_profile: ReplyProfile) -> ExtractReply:
-    stated = list(_stated(given.sentences, reply_profile))
-    claims = [
-        ExtractedClaim(id=number, sentence_ids=sentences[:16], text=text[:1000], kind=kind)
-        for number, (sentences, text, kind) in enumerate(stated[:400], start=1)
-    ]
-    kinds = {claim.kind for claim in claims}
-    return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
-
-
-def _stated(
-    sentences: Sequence[NumberedText], reply_profile: ReplyProfile
-) -> Iterator[tuple[list[int], str, ClaimKind]]:
-    for part in batches(sentences, reply_profile.sentences_a_claim):
-        text, kind = part[0].text, kind_of(part[0].text)
-        for time in range(reply_profile.claims_a_place):
-            yield [sentence.number for sentence in part], f"{text} {'again' * time}", kind
-
-
-def _verdicts(
-    claims: Sequence[NumberedText], chunks: Sequence[NumberedText], reply_profile: ReplyProfile
-) -> list[GivenVerdict]:
-    """Support and quote every claim that a chunk contains verbatim, so that canary claims pass."""
-    texts = [(chunk.number, " ".join(chunk.text.split())) for chunk in chunks]
-    return [_verdict(claim, texts, reply_profile) for claim in claims]
-
-
-def _verdict(
-    claim: NumberedText, texts: Sequence[tuple[int, str]], reply_profile: ReplyProfile
-) -> GivenVerdict:
-    found = [number for number, text in texts if claim.text in text][:1]
-    length = min(1000, int(len(claim.text) * reply_profile.quote))
-    if found and length < len(claim.text):
-        quote = claim.text[:length].rpartition(" ")[0] or claim.text[:1000]
-    else:
-        quote = claim.text[:1000] if found else (claim.text * ceil(reply_profile.quote))[:length]
-    return GivenVerdict(
-        id=claim.number,
-        chunks=found,
-        quote=quote,
-        label="supported" if found else "not_mentioned",
-        reason=_reason(reply_profile),
-    )
-
-
-def _grades(chunks: Sequence[NumberedText], reply_profile: ReplyProfile) -> list[GivenGrade]:
-    return [GivenGrade(id=chunk.number, reason=_reason(reply_profile), relevance=1) for chunk in chunks]
-
-
-def _reason(reply_profile: ReplyProfile) -> str:
-    return "x" * reply_profile.reason_chars
 
 
 @lru_cache(maxsize=64)
@@ -647,14 +538,11 @@ class _Sizing:
         return [sized for _, _, sized in sorted(self._drawn, key=lambda drawn: -drawn[0])]
 
     async def size(self, candidate: SelectedRecord) -> _Sized:
-        """Size a record with three reply profiles; with one if the others are not needed."""
-        record = candidate.record
-        evaluation, likely = await size_of(record, evaluator=self.evaluator, reply_profile=LIKELY)
-        if self.pilot or self.evaluator.judge.identity.computes or not likely.calls:
-            return _Sized(candidate, evaluation, likely, likely, likely)
-        _, low = await size_of(record, evaluator=self.evaluator, reply_profile=LOW)
-        _, high = await size_of(record, evaluator=self.evaluator, reply_profile=HIGH)
-        return _Sized(candidate, evaluation, low, likely, high)
+        """Size a record for a terse, a typical and a wordy model."""
+        evaluator = self.evaluator
+        judge = _SimulatedJudge(evaluator.judge.identity, evaluator.limits)
+        simulated = replace(evaluator, judge=judge, second_judge=None, embedder=None)
+        return _Sized(candidate, await simulated.evaluate(candidate.record), *judge.loads)
 
     def add(self, sized: _Sized) -> None:
         """Count a record that the judge will be asked about."""

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-)
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial

@@ -551,9 +551,12 @@ class WordShareJudge:
             await asyncio.sleep(0)
             stems = ClaimedWords.of(claim.text, index.grammar).content
             shares[claim.number] = sum(held in index.places for held in stems) / len(stems) if stems else 1.0
-        cited = [given.chunks[0].number] if given.chunks else []
+        shown = next((chunk for chunk in given.chunks if chunk.text.strip()), None)
+        cited, quote = (
+            ([shown.number], shown.text[:1000].rsplit(None, 1)[0]) if shown else ([], "")
+        )  # *supported* takes a quote
         verdicts = [
-            GivenVerdict(id=number, chunks=cited, quote="", label="supported", reason="")
+            GivenVerdict(id=number, chunks=cited, quote=quote, label="supported", reason="")
             if share >= SUPPORTED_FROM
             else GivenVerdict(id=number, chunks=[], quote="", label="not_mentioned", reason="")
             for number, share in shares.items()

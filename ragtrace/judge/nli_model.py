@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -594,6 +595,7 @@ class Verifier:
 
 
 def _session(folder: ModelFolder, threads: int) -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else its import reports to Microsoft
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -45,6 +45,8 @@ from ragtrace.judge_forms import (
     Relevance,
     RelevanceInput,
     RelevanceReply,
+    RetrievalInput,
+    RetrievalReply,
     TruthsInput,
     TruthsReply,
     VerdictWord,
@@ -237,6 +239,11 @@ class ScriptedJudge:
                 return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
             case ChunksInput() as given:
                 return ChunksReply(chunks=[self._grade(chunk, given.question) for chunk in given.chunks])
+            case RetrievalInput() as given:
+                return RetrievalReply(
+                    chunks=[self._grade(chunk, given.question) for chunk in given.chunks],
+                    verdicts=[self._verdict(claim, given.chunks) for claim in given.claims],
+                )
             case RelevanceInput() as given:
                 return RelevanceReply(
                     statements=[self._relevance(statement) for statement in given.statements]

@@ -15,7 +15,7 @@ from math import fsum, isclose
 from statistics import fmean
 from typing import Final
 
-from ragtrace.errors import ConfigError, JudgeUnable
+from ragtrace.errors import ConfigError
 from ragtrace.metrics.asking import both, together
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness, nothing_stated
@@ -456,11 +456,7 @@ class Criterion(BuiltInMetric):
 
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Ask the judge."""
-        try:
-            verdict = await steps.criterion(self.criterion)
-        except JudgeUnable as exc:
-            what = f"{exc}: a criterion takes a language model, such as openai:MODEL"
-            raise JudgeUnable(what, usage=exc.usage) from exc
+        verdict = await steps.criterion(self.criterion)
         if verdict.label is VerdictLabel.UNJUDGED:
             return MetricFinding(
                 skip_reason=SkipReason.ALL_UNJUDGED, explanation="criterion unjudged", verdicts=(verdict,)

@@ -78,11 +78,12 @@ class CitationPrecision(BuiltInMetric):
         )
         counts = VerdictCounts.of(verdicts)
         score = strict_faithfulness(counts)
-        wrong = {"not supported by what they cite": counts.unsupported, "undecided": counts.unjudged}
+        right = f"supported by what {'it cites' if counts.total == 1 else 'they cite'}"
+        wrong = {f"not {right}": counts.unsupported, "undecided": counts.unjudged}
         return MetricFinding(
             score=score,
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
-            explanation=tally(counts.total, self.unit, "supported by what they cite", wrong) + found.told,
+            explanation=tally(counts.total, self.unit, right, wrong) + found.told,
             verdicts=verdicts,
             details=readings(
                 cited_share=sum(map(bool, cited)) / len(cited),

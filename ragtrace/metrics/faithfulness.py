@@ -164,9 +164,7 @@ async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdict
     counts = VerdictCounts.of(verification.verdicts)
     if not counts.judged:
         return MetricFinding(
-            skip_reason=SkipReason.ALL_UNJUDGED,
-            explanation=explain_support(verdicts),
-            verdicts=verdicts,
+            skip_reason=SkipReason.ALL_UNJUDGED, explanation=explain_support(verdicts), verdicts=verdicts
         )
     return ClaimVerdicts(
         extraction=extraction,

@@ -424,12 +424,7 @@ class RetrievalNdcg(RetrievalRecall):
     measures = "ndcg"
 
 
-_NOT_KNOWN = (
-    SkipReason.NO_RETRIEVAL,
-    SkipReason.NO_CONTENT,
-    SkipReason.INCOMPLETE,
-    SkipReason.FAILED_CALL,
-)
+_NOT_KNOWN = (SkipReason.NO_RETRIEVAL, SkipReason.NO_CONTENT, SkipReason.INCOMPLETE, SkipReason.FAILED_CALL)
 """Why there may be chunks that the record does not have."""
 
 

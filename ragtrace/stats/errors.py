@@ -79,10 +79,7 @@ def corrected_rate(passing: WeightedMean, errors: JudgeErrors) -> CorrectedRate 
     low, high = _lang_reiczigel(passing, errors)
     rate = _clipped(raw)
     return CorrectedRate(
-        rate=rate,
-        low=min(rate, _clipped(low)),
-        high=max(rate, _clipped(high)),
-        is_clipped=not 0 <= raw <= 1,
+        rate=rate, low=min(rate, _clipped(low)), high=max(rate, _clipped(high)), is_clipped=not 0 <= raw <= 1
     )
 
 

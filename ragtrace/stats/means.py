@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import ceil, exp, lgamma, log, sqrt
+from math import acos, ceil, copysign, cos, exp, lgamma, log, pi, sqrt
 from typing import Final, NamedTuple, TypeVar
 
 LabelT = TypeVar("LabelT", bound=Hashable)
@@ -298,19 +298,27 @@ class Difference:
 def difference_of(newer: WeightedMean, older: WeightedMean) -> Difference:
     """Compare the means of two independent samples.
 
-    The interval is made of those of the two means (Newcombe 1998, *Interval estimation for the
-    difference between independent proportions*, method 10).
+    It is the score interval (Mee 1984, *Confidence bounds for the difference between two probabilities*), for
+    the sample sizes of the intervals of the two means.
     """
-    change = newer.mean - older.mean
-    below = sqrt((newer.mean - newer.low) ** 2 + (older.high - older.mean) ** 2)
-    above = sqrt((newer.high - newer.mean) ** 2 + (older.mean - older.low) ** 2)
-    return Difference(
-        first=older.mean,
-        second=newer.mean,
-        low=max(-1.0, change - below),
-        high=min(1.0, change + above),
-        records=(older.records, newer.records),
-    )
+    first, second = older.mean, newer.mean
+    of_first, of_second = older.size or older.effective, newer.size or newer.effective
+    ratio = of_first / of_second
+
+    def is_within(truth: float) -> bool:
+        # the likeliest shares with this difference are a root of a cubic (Farrington and Manning 1990)
+        square = -(1 + ratio + second + ratio * first + truth * (ratio + 2)) / (1 + ratio) / 3
+        linear = (truth**2 + truth * (2 * second + ratio + 1) + second + ratio * first) / (1 + ratio) / 3
+        shift = square**3 - 1.5 * square * linear - second * truth * (1 + truth) / (1 + ratio) / 2
+        spread = copysign(sqrt(max(0.0, square**2 - linear)), shift)
+        turn = acos(min(1.0, max(-1.0, shift / spread**3))) if spread else 0.0
+        newly = min(1.0, max(0.0, truth, 2 * spread * cos((pi + turn) / 3) - square))
+        before = min(1.0, max(0.0, newly - truth))
+        variance = newly * (1 - newly) / of_second + before * (1 - before) / of_first
+        return (second - first - truth) ** 2 <= Z_95**2 * variance
+
+    low, high = _score_ends(is_within, second - first, 1.0)
+    return Difference(first=first, second=second, low=low, high=high, records=(older.records, newer.records))
 
 
 class Pair(NamedTuple):
@@ -386,6 +394,12 @@ def _tango(change: float, turned: float, step: float, size: float) -> tuple[floa
         falls = (sqrt(max(0.0, slope**2 + 8 * fall * true * (1 - true))) - slope) / 4
         return size * (change / step - true) ** 2 <= Z_95**2 * (2 * falls + true * (1 - true))
 
+    return _score_ends(is_within, change, step)
+
+
+def _score_ends(is_within: Callable[[float], bool], change: float, most: float) -> tuple[float, float]:
+    """Return the farthest differences, up to ``most``, that the test does not reject."""
+
     def end(beyond: float) -> float:
         within = change
         for _ in range(50):
@@ -393,7 +407,7 @@ def _tango(change: float, turned: float, step: float, size: float) -> tuple[floa
             within, beyond = (middle, beyond) if is_within(middle) else (within, middle)
         return within
 
-    return end(-step), end(step)
+    return end(-most), end(most)
 
 
 def sign_test(only_first: int, only_second: int) -> float:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import json
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from json import JSONDecoder
+from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -23,7 +28,12 @@ from ragtrace.model import MetricFailure, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.records import RecordRow, record_of
 from ragtrace.sentences import split_sentences
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.trace import Trace
 from tests.attack.hostile_judge import Said, completion, hostile_judge
+from tests.integration.cli.test_citations import rag
+from tests.reading.kinds import oi, spans_of
+from tests.reading.unseen import langfuse
 
 _LENGTH: Final = 16_000
 _TIMES: Final = 4
@@ -113,6 +123,31 @@ REPLIES: Final[Mapping[str, Callable[[int], str]]] = {
     "thoughts without an end": lambda size: "<think>" * (size // 7),
     "objects without number": lambda size: "{}" * (size // 2),
 }
+
+
+@pytest.mark.parametrize("convention", ["langfuse", "openinference"])
+@pytest.mark.parametrize("end", [0, -3], ids=["whole", "cut off"])
+def test_the_json_of_an_attribute_is_parsed_once(convention: str, end: int) -> None:
+    padding = "Refunds take 14 days. " * 5_000
+    asked = [{"role": "user", "content": "How long?"}, {"role": "tool", "content": padding}]
+    said = [{"role": "assistant", "content": "14 days.", "citations": [{"cited_text": padding}]}]
+    given, answered = (json.dumps(each) for each in (asked, said))
+    texts = (given, answered[:end] if end else answered)
+    node = langfuse("generation", *texts) if convention == "langfuse" else oi("LLM", *texts)
+    spans = spans_of(convention, rag(node))
+    parsed: Counter[tuple[str, int]] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is JSONDecoder.raw_decode.__code__:
+            parsed[frame.f_locals["s"], frame.f_locals["idx"]] += 1
+
+    sys.setprofile(count)
+    try:
+        extract_records(Trace.of(spans[0].trace_id, spans))
+    finally:
+        sys.setprofile(None)
+    assert {each for each, _ in parsed}.issuperset(texts)
+    assert max(parsed.values()) == 1
 
 
 @pytest.mark.parametrize("shape", REPLIES)

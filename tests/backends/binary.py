@@ -10,8 +10,6 @@ import pytest
 
 from tests.patience import PATIENCE_S
 
-__all__ = ["BACKENDS", "required", "required_binary"]
-
 BACKENDS = Path(__file__).parent
 
 

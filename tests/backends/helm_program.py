@@ -11,8 +11,6 @@ import yaml
 
 from tests.patience import PATIENCE_S
 
-__all__ = ["Helm"]
-
 _KUBERNETES: Final = "1.32.0"
 
 
@@ -33,7 +31,6 @@ class Helm:
         return self.run("template", "ragtrace", chart, "--kube-version", _KUBERNETES, *arguments)
 
     def manifests(self, chart: Path, *arguments: str) -> list[dict[str, Any]]:
-        """Return what a chart renders to."""
         done = self.template(chart, *arguments)
         assert done.returncode == 0, done.stderr
         return [each for each in yaml.safe_load_all(done.stdout) if each]

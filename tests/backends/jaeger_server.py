@@ -15,8 +15,6 @@ from tests.backends.binary import BACKENDS
 from tests.backends.process import eventually, free_ports, is_listening, running
 from tests.patience import PATIENCE_S
 
-__all__ = ["Jaeger", "running_jaeger"]
-
 JsonTrace = dict[str, Any]
 """A trace as Jaeger's v2 API gives it: ``traceID``, ``spans``, ``processes``, ``warnings``."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -26,8 +26,6 @@ from tests.backends.binary import required
 from tests.backends.process import free_ports, running
 from tests.integration.collector.certificates import Authority
 from tests.patience import PATIENCE_S
-
-__all__ = ["PASSWORD", "USERNAME", "Kafka", "required_java", "running_kafka"]
 
 USERNAME, PASSWORD = "ragtrace", "not-a-secret"
 _MEMORY = "-Xmx256m"
@@ -48,24 +46,11 @@ class Kafka:
     process: subprocess.Popen[str]
 
     def create(self, topic: str, *, partitions: int = 1, **config: str) -> str:
-        """Create a topic and return its name."""
         admin = self._admin()
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         for created in admin.create_topics([new]).values():
             created.result(PATIENCE_S)
         return topic
-
-    def delete(self, *topics: str) -> None:
-        """Delete topics."""
-        admin = self._admin()
-        for deleted in admin.delete_topics(list(topics)).values():
-            deleted.result(PATIENCE_S)
-
-    def config_of(self, topic: str) -> Mapping[str, str]:
-        """Return the settings of a topic."""
-        admin = self._admin()
-        (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-        return {name: str(entry.value) for name, entry in found.result(PATIENCE_S).items()}
 
     def write(
         self, topic: str, *values: bytes | None, key: bytes | None = None, partition: int | None = None

@@ -12,8 +12,6 @@ from pathlib import Path
 from tests.backends.process import is_listening, running
 from tests.patience import PATIENCE_S
 
-__all__ = ["OtelCol"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtelCol:

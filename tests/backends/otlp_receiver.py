@@ -20,8 +20,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.patience import PATIENCE_S
 
-__all__ = ["OtlpReceiver", "running_receiver"]
-
 
 class OtlpReceiver(TraceServiceServicer):
     """Keeps the export requests it gets by gRPC, in order of arrival."""
@@ -42,7 +40,6 @@ class OtlpReceiver(TraceServiceServicer):
 
     @property
     def spans(self) -> list[Span]:
-        """All the spans received so far."""
         return [
             span
             for request in list(self.requests)

@@ -14,8 +14,6 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.backends.binary import required
 from tests.backends.process import free_ports, is_listening, running
 
-__all__ = ["running_pgbouncer"]
-
 
 @contextmanager
 def running_pgbouncer(url: str) -> Iterator[str]:

@@ -12,10 +12,8 @@ import httpx
 
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
-from tests.backends.process import eventually, free_ports, running
+from tests.backends.process import eventually, free_ports, is_ready, running
 from tests.patience import PATIENCE_S
-
-__all__ = ["Phoenix", "running_phoenix"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +23,9 @@ class Phoenix:
     url: str
     """``http://127.0.0.1:port`` of its page, its REST API and OTLP/HTTP."""
     log: Path
+    grpc: int
+    """The port of OTLP/gRPC."""
+    pid: int
 
     def store(self, spans: Sequence[Span], *, project: str) -> None:
         """Send spans, and wait until all can be read."""
@@ -43,11 +44,9 @@ class Phoenix:
         return self._data(f"/v1/projects/{project}/spans", {"limit": 1000})
 
     def span_ids(self, project: str) -> list[str]:
-        """Return their ids."""
         return [span["context"]["span_id"] for span in self.spans(project)]
 
     def annotations(self, project: str) -> list[dict[str, Any]]:
-        """Return what is said of a project's spans."""
         asked = {"span_ids": self.span_ids(project), "limit": 1000}
         return self._data(f"/v1/projects/{project}/span_annotations", asked)
 
@@ -60,7 +59,7 @@ class Phoenix:
 
 
 @contextmanager
-def running_phoenix(program: Path, folder: Path) -> Iterator[Phoenix]:
+def running_phoenix(program: Sequence[str | Path], folder: Path) -> Iterator[Phoenix]:
     """Run a Phoenix with an empty SQLite database in the folder, where its log is kept too."""
     http, grpc = free_ports(2)
     env = {
@@ -73,12 +72,5 @@ def running_phoenix(program: Path, folder: Path) -> Iterator[Phoenix]:
     }
     url, log = f"http://127.0.0.1:{http}", folder / "phoenix.log"
     # it imports half of what there is, and migrates an empty database through all its versions
-    with running([program, "serve"], env=env, ready=lambda: _is_ready(url), log=log):
-        yield Phoenix(url=url, log=log)
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=1).is_success
-    except httpx.TransportError:
-        return False
+    with running([*program, "serve"], env=env, ready=lambda: is_ready(f"{url}/healthz"), log=log) as process:
+        yield Phoenix(url=url, log=log, grpc=grpc, pid=process.pid)

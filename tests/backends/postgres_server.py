@@ -19,8 +19,6 @@ from tests.backends.binary import required
 from tests.backends.process import eventually, free_ports
 from tests.patience import PATIENCE_S
 
-__all__ = ["Postgres", "running_postgres"]
-
 
 @dataclass(slots=True)
 class Postgres:
@@ -38,7 +36,6 @@ class Postgres:
 
     @property
     def log(self) -> Path:
-        """What it says."""
         return self.folder / "log"
 
     def start(self) -> None:
@@ -94,7 +91,6 @@ class Postgres:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run it until the block ends."""
         self.start()
         try:
             yield

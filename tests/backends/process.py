@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from tests.patience import PATIENCE_S
+import httpx
 
-__all__ = ["TEST_VARIABLES", "eventually", "free_ports", "is_listening", "running"]
+from tests.patience import PATIENCE_S
 
 ResultT = TypeVar("ResultT")
 
@@ -63,12 +63,19 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_listening(port: int) -> bool:
-    """Say whether a connection to the loopback port is accepted."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
         return False
     return True
+
+
+def is_ready(url: str) -> bool:
+    """Say whether an address answers that all is well."""
+    try:
+        return httpx.get(url, timeout=1).is_success
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager

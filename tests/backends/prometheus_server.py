@@ -17,8 +17,6 @@ import yaml
 from tests.backends.process import free_ports, is_listening, running
 from tests.patience import PATIENCE_S
 
-__all__ = ["Prometheus", "running_prometheus"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
@@ -40,13 +38,11 @@ class Prometheus:
     def over_time(
         self, expression: str, *, start_s: float, end_s: float, step_s: float
     ) -> Sequence[Sequence[float]]:
-        """Return the values of each series of a query over time."""
         query = {"query": expression, "start": start_s, "end": end_s, "step": step_s}
         found = self._ask("query_range", query)["result"]
         return [[float(value) for _, value in series["values"]] for series in found]
 
     def label_values(self, series: str, label: str) -> Sequence[str]:
-        """Return the values of a label in some series."""
         found: Sequence[str] = self._ask(f"label/{label}/values", {"match[]": series})
         return found
 

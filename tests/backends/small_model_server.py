@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["running_small_model"]
-
 _ERRORS_ONLY = 1
 
 

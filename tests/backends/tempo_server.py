@@ -11,10 +11,8 @@ from typing import Any
 import httpx
 
 from tests.backends.binary import BACKENDS
-from tests.backends.process import eventually, free_ports, running
+from tests.backends.process import eventually, free_ports, is_ready, running
 from tests.patience import PATIENCE_S
-
-__all__ = ["Tempo", "running_tempo"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,20 +83,10 @@ def running_tempo(
     }
     url, log = f"http://127.0.0.1:{http}", folder / "tempo.log"
     command = [binary, f"-config.file={config}", "-config.expand-env=true"]
-    with running(command, env=env, ready=lambda: _is_ready(url), log=log):
+    with running(command, env=env, ready=lambda: is_ready(f"{url}/ready"), log=log):
         yield Tempo(
-            otlp_grpc=f"127.0.0.1:{otlp_grpc}",
-            otlp_http=f"http://127.0.0.1:{otlp_http}",
-            url=url,
-            log=log,
+            otlp_grpc=f"127.0.0.1:{otlp_grpc}", otlp_http=f"http://127.0.0.1:{otlp_http}", url=url, log=log
         )
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ready", timeout=1).is_success
-    except httpx.TransportError:
-        return False
 
 
 def _number_of_spans(trace: dict[str, Any]) -> int:

@@ -75,7 +75,6 @@ def _options(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.
 
 
 def _measured(chosen: Sequence[Benchmark], peers: Peers) -> Iterator[list[Entry]]:
-    """Yield what each benchmark found."""
     circumstances = Circumstances(
         measured=datetime.now(UTC),
         machine=this_machine(),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["Server", "table"]
 
 _CPU_OF_PROCESS = 2
 """With the complement of a process id before it, Linux' clock of what all its threads ran, in nanoseconds."""
@@ -50,19 +48,6 @@ class Server:
             still = 0 if now - last > _REST_S else still + 1
             last = now
         return last
-
-
-def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Write rows of the same columns as a markdown table."""
-    columns = list(rows[0])
-    lines = [columns, ["---"] * len(columns), *([_shown(row[column]) for column in columns] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return str(value)
 
 
 def _cpu_s(pid: int) -> float:

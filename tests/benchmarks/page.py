@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ragtrace.errors import InputError
-from tests.benchmarks.recording import HISTORY, Comparison, Entry, Kind, compare, read, shown_ratio
-from tests.benchmarks.suite import BENCHMARKS
+from tests.benchmarks.recording import HISTORY, Entry, compare, read, shown_band, shown_ratio
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 _PART: Final = re.compile(
@@ -28,8 +26,11 @@ TITLES: Final = {
     "backfill": "Back-fill",
     "answer_index": "The page's queries",
     "judge_cost": "Other tools' judging",
-    "store": "The store in PostgreSQL",
 }
+_HEAD: Final = """\
+| ratio | to | last run | half of its rounds | band | runs |
+| --- | --- | --- | --- | --- | --- |
+"""
 
 
 def main(folder: Path = HISTORY) -> int:
@@ -44,95 +45,49 @@ def main(folder: Path = HISTORY) -> int:
 
 
 def written(page: str, history: Sequence[Entry]) -> str:
-    """Return the page with its generated part anew."""
     return _PART.sub(lambda _: generated(history), page)
 
 
 def generated(history: Sequence[Entry]) -> str:
-    """Return the part of the page that shows the history."""
-    return "\n".join(map(_section, chapters(history, [each.name for each in BENCHMARKS])))
+    by_name = {name: [each for each in history if each.benchmark == name] for name in TITLES}
+    return "\n".join(_section(title, by_name[name]) for name, title in TITLES.items() if by_name[name])
 
 
-def _section(chapter: Chapter) -> str:
-    title, last = TITLES[chapter.name], chapter.last
-    machine = chapter.kind.machine
+def _section(title: str, entries: Sequence[Entry]) -> str:
+    """Show the runs of one kind of machine: the last run's."""
+    alike = [each for each in entries if each.kind == entries[-1].kind]
+    series = dict.fromkeys(each.series for each in alike)
+    runs = [[each for each in alike if each.series == one] for one in series]
+    alternatives = list(dict.fromkeys(some[-1].alternative for some in runs))
+    runs.sort(key=lambda some: alternatives.index(some[-1].alternative))
+    return f"### {title}\n\n{_circumstances([some[-1] for some in runs])}\n\n{_HEAD}" + "".join(_lines(runs))
+
+
+def _circumstances(entries: Sequence[Entry]) -> str:
+    last = max(entries, key=lambda entry: entry.measured)
+    machine = last.machine
     disturbed = f"; others took {last.others:.0%} of the machine meanwhile" if last.is_disturbed else ""
-    packages = {name: each for row in chapter.rows for name, each in row.last.versions.items()}
+    packages = {name: each for entry in entries for name, each in entry.versions.items()}
     names = [f"{name} {packages[name]}" for name in sorted(packages) if name not in ("python", "ragtrace")]
     versions = ", ".join((f"Python {last.versions['python']}", *names))
-    circumstances = (
+    return (
         f"Last run {last.measured[:10]}, commit `{last.versions['ragtrace']}`: {machine.cpu},"
         f" {machine.cores} cores, {machine.system}; {versions}; load average {last.load:g}{disturbed}."
     )
-    lines = (
-        f"### {title}",
-        "",
-        circumstances,
-        "",
-        "| ratio | to | last run | half of its rounds | band | runs |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *map(_line, chapter.rows),
-        "",
-    )
-    return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
-    last, band = row.last, row.comparison.band
-    low, high = map(shown_ratio, last.quartiles)
-    expected = f"{shown_ratio(band.low)} to {shown_ratio(band.high)}" if band else "not enough runs"
-    cells = (
-        last.what,
-        last.alternative,
-        f"**{shown_ratio(last.median)}**",
-        f"{low} to {high}",
-        expected,
-        str(len(row.earlier) + 1),
-    )
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A ratio."""
-
-    last: Entry
-    earlier: tuple[Entry, ...]
-    """Runs on the same kind of machine, the oldest first."""
-    comparison: Comparison
-    """Of all runs, the last one among them, with the band that the next run is compared with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chapter:
-    """A benchmark."""
-
-    name: str
-    kind: Kind
-    """Of the last run: the page shows one kind of machine."""
-    rows: tuple[Row, ...]
-
-    @property
-    def last(self) -> Entry:
-        """An entry of the last run."""
-        return max((row.last for row in self.rows), key=lambda entry: entry.measured)
-
-
-def chapters(history: Sequence[Entry], names: Iterable[str]) -> list[Chapter]:
-    """Return the benchmarks of these names that have a history, in this order."""
-    by_name = {name: [each for each in history if each.benchmark == name] for name in names}
-    return [_chapter(name, entries) for name, entries in by_name.items() if entries]
-
-
-def _chapter(name: str, entries: Sequence[Entry]) -> Chapter:
-    kind = entries[-1].kind
-    alike = [each for each in entries if each.kind == kind]
-    series = dict.fromkeys(each.series for each in alike)
-    runs = [[each for each in alike if each.series == one] for one in series]
-    rows = [Row(last=some[-1], earlier=tuple(some[:-1]), comparison=compare(some[-1], some)) for some in runs]
-    alternatives = list(dict.fromkeys(row.last.alternative for row in rows))
-    rows.sort(key=lambda row: alternatives.index(row.last.alternative))
-    return Chapter(name=name, kind=kind, rows=tuple(rows))
+def _lines(runs: Sequence[Sequence[Entry]]) -> Iterator[str]:
+    for some in runs:
+        last, band = some[-1], compare(some[-1], some).band
+        cells = (
+            last.what,
+            last.alternative,
+            f"**{shown_ratio(last.median)}**",
+            " to ".join(map(shown_ratio, last.quartiles)),
+            shown_band(band) if band else "not enough runs",
+            str(len(some)),
+        )
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |\n"
 
 
 if __name__ == "__main__":

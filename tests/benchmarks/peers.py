@@ -10,8 +10,6 @@ from typing import Final
 
 from ragtrace.errors import InputError
 
-__all__ = ["Peers"]
-
 PACKAGES: Final = (
     *("arize-phoenix", "deepeval", "langfuse", "logfire", "mlflow-tracing"),
     *("openinference-instrumentation", "ragas", "traceloop-sdk"),

@@ -17,11 +17,26 @@ from enum import StrEnum
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ragtrace.errors import InputError
+
+ROOT: Final = Path(__file__).parents[2]
+HISTORY: Final = Path(__file__).with_name("history")
+BUSY: Final = 0.1
+"""Above this share of the machine's processor time for others, a run was disturbed."""
+LEAST_RUNS: Final = 5
+MOST_RUNS: Final = 20
+WIDTH: Final = 4.0
+LEAST_WIDTH: Final = 0.1
+_DEVIATIONS_OF_MAD: Final = 1.4826
+"""Of a normal distribution: its standard deviation, divided by its median absolute deviation."""
+_WHAT: Final = 40
+_INDENT: Final = "  "
+
+Ratio: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +48,6 @@ class Measurement:
     alternative: str
     """What it was divided by, measured in the same round: ``python -c 'import click'``."""
     ratios: tuple[float, ...]
-    """One for each round."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the alternative's packages."""
 
@@ -43,9 +57,6 @@ class Measurement:
             raise ValueError(f"{self.what!r} was measured in no round")
         if min(self.ratios) <= 0:
             raise ValueError(f"{self.what!r} has a ratio that is not above zero: {min(self.ratios)}")
-
-
-ROOT: Final = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +71,27 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Return the kind of this machine."""
-    return Machine(cpu=_cpu_model(), cores=os.cpu_count() or 1, system=platform.system())
-
-
-def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, "") or platform.processor() or platform.machine()
+    cpu = next(models, "") or platform.processor() or platform.machine()
+    return Machine(cpu=cpu, cores=os.cpu_count() or 1, system=platform.system())
 
 
 def this_commit() -> str:
     """Return the commit of this checkout, with ``+`` if the measured code has changed since."""
-    git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], check=True, stdout=subprocess.PIPE)
-    changed = subprocess.run(
-        [*git, "status", "--porcelain", "--", "ragtrace", "collector"], check=True, stdout=subprocess.PIPE
-    )
-    return commit.stdout.decode().strip() + ("+" if changed.stdout.strip() else "")
+
+    def git(*command: str) -> str:
+        done = subprocess.run(["git", "-C", str(ROOT), *command], check=True, stdout=subprocess.PIPE)
+        return done.stdout.decode().strip()
+
+    changed = git("status", "--porcelain", "--", "ragtrace", "collector")
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of installed packages."""
     return {package: version(package) for package in packages}
 
 
@@ -115,32 +122,20 @@ def _own_cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-BUSY: Final = 0.1
-"""Above this share of the machine's processor time for others, a run was disturbed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a run was measured on, and when."""
 
-
-class Series(NamedTuple):
-    """Which entries are of one ratio."""
-
-    benchmark: str
-    what: str
-    alternative: str
-
-
-class Kind(NamedTuple):
-    """Which entries may be compared: ratios move with processors and with versions of Python."""
-
+    measured: datetime
     machine: Machine
     python: str
-    """``3.11``."""
-
-
-Ratio: TypeAlias = Annotated[float, Field(gt=0)]
+    commit: str
+    load: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A ratio of one run. It has no bare time."""
+    """A ratio of one run, as the history keeps it. It has no bare time."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -164,36 +159,26 @@ class Entry:
     """Share of the machine's processor time that others took during the benchmark: 0 to 1."""
 
     @property
-    def series(self) -> Series:
+    def series(self) -> tuple[str, str, str]:
         """Of which ratio this is."""
-        return Series(self.benchmark, self.what, self.alternative)
+        return self.benchmark, self.what, self.alternative
 
     @property
-    def kind(self) -> Kind:
-        """With which entries this may be compared."""
-        return Kind(self.machine, ".".join(self.versions["python"].split(".")[:2]))
+    def kind(self) -> tuple[Machine, str]:
+        """With which entries this may be compared: ratios move with processors and versions of Python."""
+        return self.machine, ".".join(self.versions["python"].split(".")[:2])
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether others kept the machine busy."""
         return self.others > BUSY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What a run was measured on, and when."""
-
-    measured: datetime
-    machine: Machine
-    python: str
-    commit: str
-    load: float
+_ENTRY: Final = TypeAdapter(Entry)
 
 
 def entry_of(
     benchmark: str, measurement: Measurement, circumstances: Circumstances, *, others: float
 ) -> Entry:
-    """Return what the history keeps of a measurement."""
     ratios = measurement.ratios
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     versions = {"python": circumstances.python, "ragtrace": circumstances.commit, **measurement.versions}
@@ -219,11 +204,7 @@ def _rounded(ratio: float) -> float:
 
 
 def line_of(entry: Entry) -> str:
-    """Return an entry as a line of JSON, without its end."""
     return json.dumps(asdict(entry), ensure_ascii=False)
-
-
-_ENTRY: Final = TypeAdapter(Entry)
 
 
 def parse_line(line: str) -> Entry:
@@ -243,53 +224,37 @@ def parse_line(line: str) -> Entry:
     return entry
 
 
-HISTORY: Final = Path(__file__).with_name("history")
-
-
 def read(folder: Path = HISTORY) -> list[Entry]:
     """Return every entry, each benchmark's in the order of its runs.
 
     Raises:
         InputError: a line is no entry, or stands in another benchmark's file; the message has file and line.
     """
-    return [entry for path in sorted(folder.glob("*.jsonl")) for entry in _read_file(path)]
+    return [
+        _entry(line, path, number)
+        for path in sorted(folder.glob("*.jsonl"))
+        for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").split("\n"), 1)
+        if line.strip()
+    ]
 
 
-def _read_file(path: Path) -> list[Entry]:
-    entries = []
-    for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            entry = parse_line(line)
-        except InputError as exc:
-            raise InputError(
-                f"{path}:{number}: this line of the history cannot be read: {exc}."
-                " Restore it from git, or delete it"
-            ) from exc
-        if entry.benchmark != path.stem:
-            raise InputError(
-                f"{path}:{number}: this line is of the benchmark {entry.benchmark!r}:"
-                f" move it to {entry.benchmark}.jsonl"
-            )
-        entries.append(entry)
-    return entries
+def _entry(line: str, path: Path, number: int) -> Entry:
+    try:
+        entry = parse_line(line)
+    except InputError as exc:
+        told = f"this line of the history cannot be read: {exc}. Restore it from git, or delete it"
+        raise InputError(f"{path}:{number}: {told}") from exc
+    if entry.benchmark != path.stem:
+        told = f"this line is of the benchmark {entry.benchmark!r}: move it to {entry.benchmark}.jsonl"
+        raise InputError(f"{path}:{number}: {told}")
+    return entry
 
 
 def append(entries: Sequence[Entry], folder: Path = HISTORY) -> None:
-    """Write entries behind those that are there."""
     folder.mkdir(exist_ok=True)
     for entry in entries:
         with (folder / f"{entry.benchmark}.jsonl").open("a", encoding="utf-8") as file:
             file.write(f"{line_of(entry)}\n")
-
-
-LEAST_RUNS: Final = 5
-MOST_RUNS: Final = 20
-WIDTH: Final = 4.0
-LEAST_WIDTH: Final = 0.1
-_DEVIATIONS_OF_MAD: Final = 1.4826
-"""Of a normal distribution: its standard deviation, divided by its median absolute deviation."""
 
 
 class Place(StrEnum):
@@ -356,33 +321,26 @@ def compare(entry: Entry, history: Sequence[Entry]) -> Comparison:
     return Comparison(entry=entry, band=band_of([each.median for each in runs]), runs=len(runs))
 
 
-_WHAT: Final = 40
-_INDENT: Final = "  "
-
-
 def table_of(comparisons: Sequence[Comparison]) -> str:
     """Return a table: every ratio beside its band, by benchmark and alternative."""
     lines = [f"{_INDENT}{'':{_WHAT}}{'now':>8}{'band':>19}"]
-    for (benchmark, alternative), some in groupby(comparisons, key=_heading):
-        lines.append(_cut(f"{benchmark}, times {alternative}", 80))
+    by = groupby(comparisons, key=lambda each: f"{each.entry.benchmark}, times {each.entry.alternative}")
+    for heading, some in by:
+        lines.append(_cut(heading, 80))
         lines += [_row(each) for each in some]
     return "\n".join(lines)
 
 
-def _heading(comparison: Comparison) -> tuple[str, str]:
-    return comparison.entry.benchmark, comparison.entry.alternative
-
-
 def _row(comparison: Comparison) -> str:
     entry, band = comparison.entry, comparison.band
-    shown = (
-        f"{shown_ratio(band.low)} to {shown_ratio(band.high)}"
-        if band
-        else f"{comparison.runs} of {LEAST_RUNS}"
-    )
+    shown = shown_band(band) if band else f"{comparison.runs} of {LEAST_RUNS}"
     place = "no band" if comparison.place is Place.UNKNOWN else comparison.place.value
     what = _cut(entry.what, _WHAT - 1)
     return f"{_INDENT}{what:{_WHAT}}{shown_ratio(entry.median):>8}{shown:>19}  {place}"
+
+
+def shown_band(band: Band) -> str:
+    return f"{shown_ratio(band.low)} to {shown_ratio(band.high)}"
 
 
 def shown_ratio(ratio: float) -> str:
@@ -396,16 +354,15 @@ def _cut(text: str, width: int) -> str:
 
 def summary(comparisons: Sequence[Comparison]) -> str:
     """Return how many ratios lie where, the worse ones by name."""
-    counts = {place: [each for each in comparisons if each.place is place] for place in Place}
+    counts = {place: [each.entry for each in comparisons if each.place is place] for place in Place}
     said = [f"{len(some)} {place.value}" for place, some in counts.items() if some]
-    disturbed = [each.entry for each in counts[Place.WORSE] if each.entry.is_disturbed]
     worse = [
-        f"{each.entry.benchmark}: {each.entry.what} is {shown_ratio(each.entry.median)} times"
-        f" {each.entry.alternative}, outside its band"
+        f"{each.benchmark}: {each.what} is {shown_ratio(each.median)} times {each.alternative},"
+        " outside its band"
         for each in counts[Place.WORSE]
     ]
-    if disturbed:
-        most = max(each.others for each in disturbed)
+    most = max((each.others for each in counts[Place.WORSE] if each.is_disturbed), default=0.0)
+    if most:
         worse.append(f"Others took up to {most:.0%} of the machine meanwhile: measure again on a quiet one.")
     lines = (f"{len(comparisons)} ratios: {', '.join(said)}", *worse)
     return "\n".join(textwrap.fill(line, 80, subsequent_indent=_INDENT) for line in lines)

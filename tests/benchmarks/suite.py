@@ -10,8 +10,6 @@ from typing import Final
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement
 
-__all__ = ["BENCHMARKS", "Benchmark"]
-
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
@@ -21,20 +19,25 @@ class Benchmark:
     measure: Callable[[Peers], list[Measurement]]
 
 
-def _benchmark(name: str) -> Benchmark:
+def _benchmark(name: str, function: str) -> Benchmark:
     def measure(peers: Peers) -> list[Measurement]:
-        found: list[Measurement] = import_module(f"tests.benchmarks.ratios.{name}").measure(peers)
+        module, _, its = function.partition(".")
+        found: list[Measurement] = getattr(import_module(f"tests.benchmarks.ratios.{module}"), its)(peers)
         return found
 
     return Benchmark(name, measure)
 
 
-BENCHMARKS: Final = tuple(
-    map(
-        _benchmark,
-        (
-            *("startup", "capture", "judge_client", "ingest", "pipeline", "visible", "traffic", "backfill"),
-            *("answer_index", "judge_cost", "store"),
-        ),
-    )
+BENCHMARKS: Final = (
+    _benchmark("startup", "startup.measure"),
+    _benchmark("capture", "capture.measure"),
+    _benchmark("judge_client", "judge_client.measure"),
+    _benchmark("ingest", "ingest.measure"),
+    _benchmark("pipeline", "collector.pipeline"),
+    _benchmark("visible", "collector.visible"),
+    _benchmark("traffic", "collector.traffic"),
+    _benchmark("backfill", "backfill.measure"),
+    _benchmark("answer_index", "answer_index.measure"),
+    _benchmark("judge_cost", "judge_cost.measure"),
 )
+"""Imported when they are run."""

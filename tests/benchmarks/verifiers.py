@@ -14,7 +14,6 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,6 @@ from ragtrace.judge import open_judge
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import MetricFailure
 from ragtrace.pipeline import evaluate
-from tests.benchmarks.measured import table
 from tests.tiny_verifiers import Graph, Verifier
 
 WINDOW: Final = 512
@@ -35,20 +33,11 @@ _VOCABULARY: Final = 30_000
 ANSWERS: Final = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """The size of an encoder."""
-
-    name: str
-    layers: int
-    width: int
-
-
-SIZES: Final = (
-    Size(name="12 layers of 384, as xsmall", layers=12, width=384),
-    Size(name="6 layers of 768, as small", layers=6, width=768),
-    Size(name="12 layers of 768, as base", layers=12, width=768),
-)
+SIZES: Final = {
+    "12 layers of 384, as xsmall": (12, 384),
+    "6 layers of 768, as small": (6, 768),
+    "12 layers of 768, as base": (12, 768),
+}
 
 
 def main() -> None:
@@ -56,13 +45,12 @@ def main() -> None:
     parser.add_argument("file", help="labeled answers, as `ragtrace calibrate` reads them")
     parser.add_argument("--answers", type=int, default=ANSWERS)
     options = parser.parse_args()
-    rows = []
-    for size in SIZES:
+    for name, size in SIZES.items():
         for is_int8 in (False, True):
-            with tempfile.TemporaryDirectory() as name:
-                apart(write, size, is_int8, Path(name))
-                rows.append(apart(measured, size, is_int8, Path(name), options.file, options.answers))
-    print(table(rows))
+            with tempfile.TemporaryDirectory() as folder:
+                apart(write, size, is_int8, Path(folder))
+                told = apart(measured, Path(folder), options.file, options.answers)
+            print(f"{name}, {'int8' if is_int8 else 'float32'}: {told}", flush=True)
 
 
 def apart(work: Callable[..., Any], *given: object) -> Any:
@@ -71,25 +59,25 @@ def apart(work: Callable[..., Any], *given: object) -> Any:
         return pool.apply(work, given)
 
 
-def write(size: Size, is_int8: bool, folder: Path) -> None:
-    """Write the folder of an encoder of this size."""
+def write(size: tuple[int, int], is_int8: bool, folder: Path) -> None:
     Verifier(window=WINDOW).write(folder)
-    onnx.save(encoder(size), folder / "model.onnx")
+    model = folder / "model.onnx"
+    onnx.save(encoder(*size), model)
     if is_int8:
-        quantize(folder / "model.onnx")
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        quantize_dynamic(model, folder / "int8.onnx", weight_type=QuantType.QInt8)
+        (folder / "int8.onnx").rename(model)
 
 
-def measured(size: Size, is_int8: bool, folder: Path, file: str, answers: int) -> dict[str, object]:
-    """Judge answers by the encoder in this folder."""
+def measured(folder: Path, file: str, answers: int) -> str:
     cpu_s, claims = asyncio.run(_judged(folder, file, answers))
-    return {
-        "encoder": size.name,
-        "precision": "int8" if is_int8 else "float32",
-        "file, MB": (folder / "model.onnx").stat().st_size / 1e6,
-        "CPU ms a claim": cpu_s / claims * 1e3,
-        "claims a second": claims / cpu_s,
-        "memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size_mb = (folder / "model.onnx").stat().st_size / 1e6
+    return (
+        f"{size_mb:.0f} MB, {cpu_s / claims * 1e3:.0f} ms of CPU a claim,"
+        f" {claims / cpu_s:.1f} claims a second, {memory_mb:.0f} MB of memory"
+    )
 
 
 async def _judged(folder: Path, file: str, answers: int) -> tuple[float, int]:
@@ -106,29 +94,21 @@ async def _judged(folder: Path, file: str, answers: int) -> tuple[float, int]:
     return taken, claims
 
 
-def quantize(file: Path) -> None:
-    """Replace a model by its int8 form."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(file, file.with_suffix(".int8.onnx"), weight_type=QuantType.QInt8)
-    file.with_suffix(".int8.onnx").rename(file)
-
-
-def encoder(size: Size) -> Any:
+def encoder(layers: int, width: int) -> Any:
     """Build an encoder with random weights, which calls every claim supported."""
     graph, draw = Graph(), np.random.default_rng(0)
 
     def weights(*shape: int) -> str:
         return graph.constant(draw.normal(0, 0.02, shape))
 
-    hidden = graph.node("Gather", weights(_VOCABULARY, size.width), "input_ids")
+    hidden = graph.node("Gather", weights(_VOCABULARY, width), "input_ids")
     ones = graph.constant([1], np.int64)
     mask = graph.node("Unsqueeze", graph.number("attention_mask"), graph.constant([1, 2], np.int64))
     mask = graph.line(mask, 1e4, 1.0)
-    for _ in range(size.layers):
-        hidden = _layer(graph, weights, hidden, mask, size.width)
+    for _ in range(layers):
+        hidden = _layer(graph, weights, hidden, mask, width)
     first = graph.node("Squeeze", graph.node("Gather", hidden, graph.constant([0], np.int64), axis=1), ones)
-    scores = graph.node("MatMul", first, weights(size.width, 3))
+    scores = graph.node("MatMul", first, weights(width, 3))
     logits = graph.node("Add", scores, graph.constant([-9.0, 9.0, -9.0]))
     graph.nodes.append(helper.make_node("Identity", [logits], ["logits"]))
     inputs = [

@@ -37,22 +37,21 @@ FAIL = an_evaluation(
         explanation="1 of 2 claims contradicted",
     )
 )
-EVALUATIONS = [
-    pytest.param(FAIL, id="fail"),
-    pytest.param(an_evaluation(a_failure()), id="error"),
-    pytest.param(an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CONTENT)), id="skipped"),
-    pytest.param(an_evaluation(a_result(), a_failure("relevance"), a_result(metric="recall")), id="several"),
-    pytest.param(
-        an_evaluation(
-            a_result(a_claim(0, VerdictLabel.RELEVANT), metric="answer_relevance"),
-            a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="reference"), metric="context_recall"),
-            a_result(
-                metric="context_precision", chunk_verdicts=(a_chunk_verdict(0, VerdictLabel.IRRELEVANT),)
-            ),
-        ),
-        id="statements, reference and chunks",
+EVALUATIONS = (
+    FAIL,
+    an_evaluation(a_failure()),
+    an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CONTENT)),
+    an_evaluation(a_result(), a_failure("relevance"), a_result(metric="recall")),
+    an_evaluation(
+        a_result(a_claim(0, VerdictLabel.RELEVANT), metric="answer_relevance"),
+        a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="reference"), metric="context_recall"),
+        a_result(metric="context_precision", chunk_verdicts=(a_chunk_verdict(0, VerdictLabel.IRRELEVANT),)),
     ),
-]
+)
+KNOWN = {
+    *("gen_ai.operation.name", "gen_ai.response.id", "gen_ai.conversation.id", "gen_ai.evaluation.name"),
+    *("gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label", "gen_ai.evaluation.explanation"),
+}
 
 
 def a_carrier(evaluation: Evaluation, *, openinference: bool = False) -> Span:
@@ -77,50 +76,28 @@ def test_carrier_is_the_golden_one() -> None:
     assert json.loads(encode_json([span])) == json.loads(readable.read_text())
 
 
-@pytest.mark.parametrize("evaluation", EVALUATIONS)
-def test_openinference_carrier_has_one_link_to_its_target_and_is_an_evaluator(evaluation: Evaluation) -> None:
+@pytest.mark.parametrize("evaluation", EVALUATIONS, ids=range(5))
+def test_carrier_keeps_to_openinference_and_to_genai(evaluation: Evaluation) -> None:
     span = a_carrier(evaluation)
     assert [(link.trace_id, link.span_id) for link in span.links] == [(TRACE_ID, span_id(3))]
     assert span.attributes["openinference.span.kind"] == "EVALUATOR"
-
-
-@pytest.mark.parametrize("evaluation", EVALUATIONS)
-def test_openinference_evaluations_are_flat_zero_based_and_complete(evaluation: Evaluation) -> None:
-    attributes = a_carrier(evaluation, openinference=True).attributes
-    keys = [key.split(".") for key in attributes if key.startswith("evaluations.")]
-    assert {(len(key), key[2]) for key in keys} == {(4, "evaluation")}
-    assert {int(key[1]) for key in keys} == set(range(len(evaluation.outcomes)))
-    for index in range(len(evaluation.outcomes)):
-        fields = {key[3]: attributes[".".join(key)] for key in keys if key[1] == str(index)}
-        assert isinstance(fields["name"], str)
-        assert fields.keys() & {"score", "label", "explanation"}
-        assert fields["annotator_kind"] in ("HUMAN", "LLM", "CODE")
-        assert isinstance(fields.get("score", 0.0), float)
-        assert isinstance(json.loads(str(fields["metadata"])), dict)
-
-
-@pytest.mark.parametrize("evaluation", EVALUATIONS)
-def test_genai_result_event_stands_once_for_each_metric(evaluation: Evaluation) -> None:
-    events = [event for event in a_carrier(evaluation).events if event.name == "gen_ai.evaluation.result"]
+    keys = {*span.attributes, *(key for event in span.events for key in event.attributes)}
+    assert {key for key in keys if key.startswith("gen_ai.")} <= KNOWN
+    events = [event for event in span.events if event.name == "gen_ai.evaluation.result"]
     assert len(events) == len(evaluation.outcomes)
     for event in events:
         assert event.attributes["gen_ai.evaluation.name"]
         is_failure = "error.type" in event.attributes
         assert is_failure or "gen_ai.evaluation.score.label" in event.attributes
         assert not (is_failure and "gen_ai.evaluation.score.value" in event.attributes)
-
-
-@pytest.mark.parametrize("evaluation", EVALUATIONS)
-def test_own_keys_stand_under_ragtrace_only(evaluation: Evaluation) -> None:
-    span = a_carrier(evaluation)
-    known = {
-        "gen_ai.operation.name",
-        "gen_ai.response.id",
-        "gen_ai.conversation.id",
-        "gen_ai.evaluation.name",
-        "gen_ai.evaluation.score.value",
-        "gen_ai.evaluation.score.label",
-        "gen_ai.evaluation.explanation",
-    }
-    keys = {*span.attributes, *(key for event in span.events for key in event.attributes)}
-    assert {key for key in keys if key.startswith("gen_ai.")} <= known
+    attributes = a_carrier(evaluation, openinference=True).attributes
+    found = [key.split(".") for key in attributes if key.startswith("evaluations.")]
+    assert {(len(key), key[2]) for key in found} == {(4, "evaluation")}
+    assert {int(key[1]) for key in found} == set(range(len(evaluation.outcomes)))
+    for index in range(len(evaluation.outcomes)):
+        fields = {key[3]: attributes[".".join(key)] for key in found if key[1] == str(index)}
+        assert isinstance(fields["name"], str)
+        assert fields.keys() & {"score", "label", "explanation"}
+        assert fields["annotator_kind"] in ("HUMAN", "LLM", "CODE")
+        assert isinstance(fields.get("score", 0.0), float)
+        assert isinstance(json.loads(str(fields["metadata"])), dict)

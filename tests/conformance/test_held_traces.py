@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,10 +11,8 @@ from ragtrace.model import Sample
 from ragtrace.traces.attach import Addition, add_to_spans, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces
 from ragtrace_collector.store.store import Store
-from tests.backends.postgres_server import Postgres
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 
@@ -59,24 +55,6 @@ async def sent_to(store: Store, sink: str = "back end") -> list[bytes]:
     return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 200)]
 
 
-async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
-    store: Store,
-) -> None:
-    await hold(store, GENERATION)
-    await hold(store, ROOT, RETRIEVAL)
-    assert await sent_to(store) == []
-    await settle(store)
-    assert await sent_to(store) == [encode([GENERATION]), encode([ROOT, RETRIEVAL])]
-
-
-async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_held(store: Store) -> None:
-    await hold(store, GENERATION)
-    await hold(store, ROOT, holding=HoldMode.KNOWN)
-    other = rag_trace(1)
-    await hold(store, *other, holding=HoldMode.KNOWN)
-    assert await sent_to(store) == [encode(other)]
-
-
 async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(store: Store) -> None:
     second = replace(JOB, span_id=GENERATION.span_id)
     await hold(store, ROOT, GENERATION)
@@ -88,44 +66,12 @@ async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(sto
     assert await sent_to(store) == [add_to_spans(encode([ROOT, GENERATION]), added)]
 
 
-async def test_sinks_without_originals_get_a_carrier_in_any_case(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await finish(store)
-    assert await sent_to(store, "other") == [b"carrier"]
-
-
 async def test_scores_that_come_after_the_release_are_a_carrier(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await store.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
     assert not await finish(store)
     assert await sent_to(store) == [encode([ROOT]), b"carrier"]
-
-
-async def test_an_answer_that_is_postponed_is_not_waited_for(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await store.postpone(JOB, due_ns=10_000, reason="judge_timeout")
-    assert await sent_to(store) == [encode([ROOT])]
-
-
-async def test_spans_that_were_not_settled_yet_are_waited_for(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await hold(store, GENERATION, now_ns=25)
-    await finish(store)
-    assert await sent_to(store) == []
-    await settle(store, JOB)
-    assert len(await sent_to(store)) == 2
-
-
-async def test_spans_of_a_released_trace_pass(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await finish(store)
-    await hold(store, RETRIEVAL, now_ns=40)
-    assert (await sent_to(store))[1:] == [encode([RETRIEVAL])]
 
 
 async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: Store) -> None:
@@ -144,45 +90,6 @@ async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set
     await hold(store, ROOT, now_ns=1_000)
     assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == ReleasedTraces(0, 0)
     assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == ReleasedTraces(1, 0)
-
-
-async def hold_and_settle(store: Store, number: int) -> list[Job]:
-    traces = [rag_trace(each) for each in range(number)]
-    jobs = [replace(JOB, trace_id=root.trace_id, span_id=root.span_id) for root, *_ in traces]
-    for spans, job in zip(traces, jobs, strict=True):
-        await hold(store, *spans)
-        await store.decide_trace(job.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=20)
-    return jobs
-
-
-async def check_that_each_is_told(store: Store, jobs: Sequence[Job], is_on_span: Sequence[bool]) -> None:
-    sent = await sent_to(store)
-    assert sum(b"ragtrace.pass" in payload for payload in sent) == sum(is_on_span)
-    assert sent.count(b"carrier") == len(jobs) - sum(is_on_span)
-
-
-async def test_a_score_is_on_a_span_or_a_carrier_when_its_trace_is_released_meanwhile(store: Store) -> None:
-    jobs = await hold_and_settle(store, 60)
-    releasing = [store.release(before_ns=99, now_ns=99, most_bytes=PLENTY, limit=9) for _ in range(8)]
-    finishing = [finish(store, job) for job in jobs]
-    done = await asyncio.gather(*releasing[:4], *finishing, *releasing[4:])
-    await check_that_each_is_told(store, jobs, done[4:-4])
-
-
-async def test_it_is_when_another_process_releases_the_trace(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    one, two = [await Store.open(server, max_bytes=PLENTY, forward_to=FORWARD_TO) for _ in range(2)]
-    jobs = await hold_and_settle(one, 99)
-    releasing = [two.release(before_ns=99, now_ns=99, most_bytes=PLENTY, limit=1) for _ in jobs]
-
-    async def one_by_one(works: Sequence[Awaitable[Any]]) -> list[Any]:
-        return [await work for work in works]  # each in a transaction of its own
-
-    finishing = [finish(one, job) for job in jobs]
-    done, _ = await asyncio.gather(one_by_one(finishing), one_by_one(releasing))
-    await check_that_each_is_told(one, jobs, done)
-    for each in (one, two):
-        await each.aclose()
 
 
 async def test_held_traces_are_there_after_a_restart_and_released_once(place: Place) -> None:
@@ -207,11 +114,3 @@ async def test_a_store_that_is_nearly_full_holds_no_more(place: Place) -> None:
     sent = await sent_to(store)
     await store.aclose()
     assert sent == [encode([ROOT])]
-
-
-async def test_a_held_trace_is_not_forgotten(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await store.expire(decided_before_ns=1_000, ended_before_ns=1_000)
-    await store.release(before_ns=10, now_ns=2_000, most_bytes=PLENTY)
-    assert await sent_to(store) == [encode([ROOT])]

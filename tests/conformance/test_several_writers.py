@@ -11,30 +11,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from ragtrace.answers.index_rows import put
-from ragtrace.answers.sums import fold
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import State
 from ragtrace_collector.sampling import Limits, Sampler
-from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
-from ragtrace_collector.store.records import Job, StoreUnavailable
+from ragtrace_collector.store.postgres import PostgresServer
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
-from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, kept, settle
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S, HOURS
-from tests.stores.victim import SAMPLE, SINK, SPAN
-from tests.unit.answers.rows import a_row
+from tests.stores.victim import SAMPLE, SPAN
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8
@@ -60,7 +55,13 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blows", ["none", "kills", "pauses", "cut connections", "a killed database", "all"])
+@pytest.mark.parametrize(
+    "blows",
+    [
+        "all",
+        *(pytest.param(each, marks=pytest.mark.night) for each in ("kills", "pauses", "a killed database")),
+    ],
+)
 def test_each_answer_is_settled_and_carried_once_whatever_happens(
     server: Postgres, tmp_path: Path, blows: str
 ) -> None:
@@ -137,51 +138,11 @@ class Crew:
 
 
 BLOWS = {
-    "none": ["nothing"],
     "kills": ["kill"],
     "pauses": ["pause"],
-    "cut connections": ["cut"],
     "a killed database": ["nothing", "nothing", "nothing", "kill the database"],
     "all": ["kill", "pause", "cut", "cut", "kill the database", "nothing"],
 }
-
-
-async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    part = TraceSlice(trace_id=f"{1:032x}", payload=b"spans", spans=())
-    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
-    for store in (one, two):
-        await store.append([part], forward={}, now_ns=1)
-    assert await one.look([part.trace_id]) == {part.trace_id: None}
-    assert (await one.undecided(), await two.undecided()) == ((), (part.trace_id,))
-    await two.aclose()
-    assert (await one.look([part.trace_id]), await one.undecided()) == ({}, (part.trace_id,))
-    await one.aclose()
-
-
-async def test_a_verdict_whose_lease_another_process_has_is_dropped(postgres: Postgres) -> None:
-    url = postgres.new_database()
-    one = await Store.open(PostgresServer(url), max_bytes=1 << 30)
-    await put_jobs(one, 1)
-    (lost,) = await one.take_jobs(1, now_ns=2)
-    two = await Store.open(PostgresServer(url, gone_s=1), max_bytes=1 << 30)  # the other beats less often
-    taken: tuple[Job, ...] = ()
-    while not taken:
-        taken = await two.take_jobs(1, now_ns=2)
-
-    async def finish(store: Store, job: Job, carrier: str) -> bool | None:
-        return await store.finish(
-            job, "judged", outbox_items={SINK: carrier.encode()}, now_ns=3, carrier=carrier
-        )
-
-    with pytest.raises(StoreUnavailable):
-        await finish(one, lost, "lost")
-    assert await finish(one, lost, "lost") is None
-    assert await finish(two, *taken, "kept") is False
-    (item,) = await two.outbox_items(SINK, 9)
-    assert (item.payload, postgres.execute("SELECT carrier FROM ragtrace.job", url)) == (b"kept", [("kept",)])
-    for store in (one, two):
-        await store.aclose()
 
 
 async def test_processes_never_wait_for_one_another_in_a_circle(postgres: Postgres) -> None:
@@ -230,53 +191,6 @@ async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -
         await store.aclose()
 
 
-async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
-    both = (one.drift, two.drift)
-    assert [await each.claim("v", now_ns=9, every_ns=1) for each in both] == [True, False]
-    await one.drift.end_claim("v")
-    assert [await each.claim("v", now_ns=9, every_ns=1) for each in reversed(both)] == [True, False]
-    await two.aclose()
-    assert await one.drift.claim("v", now_ns=9, every_ns=1)
-    await one.aclose()
-
-
-@pytest.mark.parametrize("is_second", [False, True])
-async def test_the_names_of_an_answer_stay_while_another_process_deletes_the_last_that_had_them(
-    postgres: Postgres, *, is_second: bool
-) -> None:
-    url = postgres.new_database()
-    store = await Store.open(PostgresServer(url), max_bytes=1 << 30)
-    await judge_one(store)
-    with psycopg.connect(url) as other:
-        other.execute("SELECT set_config('search_path', 'ragtrace', true)")
-        other.execute("SELECT set_config('ragtrace.writer', '0', true)")
-        other.execute("CREATE TEMP TABLE copy AS SELECT * FROM answer_row")
-        other.execute("UPDATE copy SET id = id + 1, time_ns = 9000000000000000000")
-        if is_second:
-            other.execute("DELETE FROM answer_score")
-            other.execute("DELETE FROM answer_row")
-            other.execute("DELETE FROM answer_stream")
-            await settle(store, replace(JOB, record_sha256="other"), slices=2)
-            working = asyncio.create_task(judge(store, kept(SECOND), slices=2))
-        else:
-            other.execute("INSERT INTO answer_row SELECT * FROM copy")
-            working = asyncio.create_task(
-                store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=1 << 62)
-            )
-        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '{}'"
-        is_waiting = waits.format(url.rpartition("/")[2])
-        await asyncio.to_thread(
-            eventually, lambda: postgres.execute(is_waiting) == [(1,)], what="one that waits for the other"
-        )
-        other.commit()
-    await working
-    await store.aclose()
-    named = "SELECT answer_stream.id = stream FROM ragtrace.answer_row LEFT JOIN ragtrace.answer_stream"
-    assert postgres.execute(f"{named} ON answer_stream.id = stream", url) == [(True,)]
-
-
 async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
     """Append some traces with an answer each to judge."""
     parts = [TraceSlice(trace_id=f"{each:032x}", payload=b"spans", spans=()) for each in range(number)]
@@ -285,30 +199,6 @@ async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
         job = Job(trace_id=part.trace_id, span_id=SPAN, sample=SAMPLE)
         await store.decide_trace(part.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
     return parts
-
-
-def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
-    server = PostgresServer(postgres.new_database())
-    with server.connect() as making, server.connect() as other:
-        create(making)
-        with PostgresDb(making, 1) as one, PostgresDb(other, 2) as two:
-            for db in (one, two):
-                db.execute("SELECT set_config('search_path', 'ragtrace', false)")
-                db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(db.writer)])
-                db.execute("SET lock_timeout = '1s'")
-                put(db, a_row(db.writer))
-                db.execute("COMMIT").fetchall()
-                db.execute("BEGIN")
-            assert fold(one, at_once=9, is_open=True) == 1
-            two.execute("SELECT set_config('ragtrace.writer', '3', false)")
-            put(two, a_row(3))
-            assert fold(two, at_once=9, is_open=True) == 0
-            for db in (one, two):
-                db.execute("COMMIT").fetchall()
-            while fold(two, at_once=9, is_open=True):
-                pass
-            sums = "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
-            assert two.execute(sums).fetchall() == [(1, 3), (24, 3)]
 
 
 def await_traces(said: Path, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The law of shut-down, of the whole collector: what was acknowledged is at the sink or on disk, and ends."""
+"""What every sink promises, and the law of shut-down: what was acknowledged is at the sink, or on disk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragtrace.backends import MemorySink, open_sink
+from ragtrace.testing import check_sink
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
@@ -44,6 +46,39 @@ async def http(folder: Path) -> AsyncIterator[tuple[str, Taken]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("receiver", [file, grpc, http])
+async def test_what_a_sink_accepted_before_shut_down_is_at_the_receiver(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    async with receiver(tmp_path) as (endpoint, taken):
+        await check_sink(open_sink(endpoint), taken=taken)
+
+
+class Buffering(MemorySink):
+    """Says that it has a request, and hands it over with the next one: the last is lost when it is closed."""
+
+    held: bytes | None = None
+
+    async def send(self, request: bytes) -> None:
+        if self.held is not None:
+            await super().send(self.held)
+        self.held = request
+
+
+class Cutting(MemorySink):
+    async def send(self, request: bytes) -> None:
+        await super().send(request if not self.requests else b"")
+
+
+async def test_the_kit_takes_a_sink_that_keeps_spans_and_catches_those_that_lose_some() -> None:
+    kept = MemorySink()
+    await check_sink(kept, taken=lambda: kept.spans)
+    for sink, complaint in ((Buffering(), "does not have the span"), (Cutting(), "accepted 20 spans")):
+        with pytest.raises(AssertionError, match=complaint):
+            await check_sink(sink, taken=lambda sink=sink: sink.spans)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("receiver", [file, grpc])
 async def test_what_was_acknowledged_before_shut_down_is_judged_by_then_or_after_the_next_start(
     tmp_path: Path, receiver: Receiver
 ) -> None:

@@ -1,33 +1,34 @@
-"""What every work store promises about the index of judged answers, run on each adapter."""
+"""What every work store promises of the index, of sampling and of sessions, run on each adapter."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ragtrace import semconv
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
-from ragtrace.errors import ReadError
+from ragtrace.conversations import SessionName
 from ragtrace.model import Label, Sample, VerdictCounts
-from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, WindowRow
 from ragtrace_collector.store.records import (
-    HoldMode,
     IndexSize,
     Job,
     JudgedInput,
     KeptCarrier,
+    KeptTurn,
+    Outcome,
     StoreUnavailable,
-    trace_key,
 )
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 
-TRACE, SPAN, OTHER_SPAN = f"{0xA1:032x}", f"{0xB1:016x}", f"{0xB2:016x}"
+TRACE, SPAN = f"{0xA1:032x}", f"{0xB1:016x}"
 FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"
 JOB = Job(
     trace_id=TRACE,
@@ -108,21 +109,6 @@ async def judge_one(store: Store, found: KeptCarrier | None = None) -> None:
     await judge(store, found or kept())
 
 
-async def test_a_judged_answer_has_a_row_and_its_carrier(store: Store) -> None:
-    assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
-    await judge_one(store)
-    assert await store.index_size() == IndexSize(rows=1, oldest_ns=HOUR_NS)
-    assert await carriers(store) == await valid(store) == [FIRST]
-
-
-async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await store.finish(job, "failed:judge_refused", outbox_items={}, now_ns=3)
-    assert (await store.index_size()).rows == 0
-
-
 async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place) -> None:
     await judge_one(store)
     await store.aclose()
@@ -130,30 +116,6 @@ async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place)
     found = await reopened.index_size(), await carriers(reopened), await valid(reopened)
     await reopened.aclose()
     assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), [FIRST], [FIRST])
-
-
-async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
-    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1), kept=kept())
-    assert (await valid(store), await carriers(store)) == ([], [])
-
-
-async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: Store) -> None:
-    await append(store)
-    await settle(store, JOB)
-    (job,) = await store.take_jobs(1, now_ns=3)
-    for _ in range(2):
-        await store.finish(job, "judged", outbox_items={}, now_ns=3, kept=kept())
-    assert (await valid(store), await carriers(store)) == ([FIRST], [FIRST])
-
-
-async def test_carriers_go_with_the_spans_and_rows_stay(store: Store) -> None:
-    await judge_one(store)
-    assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 1
-    assert (await carriers(store), await valid(store)) == ([], [FIRST])
 
 
 @pytest.mark.parametrize(
@@ -177,18 +139,6 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
     await store.aclose()
 
 
-async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: Store) -> None:
-    await judge_one(store)
-    theirs = f"{TRACE}@acme"
-    await append(store, theirs)
-    await settle(store, replace(JOB, trace_id=theirs))
-    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
-    await judge(store, KeptCarrier(summary=summary, payload=encode([carrier_span(SECOND)])))
-    assert (await store.index_size()).rows == 2
-    assert (await carriers(store), await carriers(store, "acme")) == ([FIRST], [SECOND])
-    assert await store.content.get(f"{TRACE}@globex") is None
-
-
 async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:
     await judge_one(store)
     await settle(store, replace(JOB, record_sha256="other"), slices=2)
@@ -196,74 +146,159 @@ async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store
     assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
 
 
-async def test_scores_on_the_answer_span_are_superseded_by_the_next_carrier(place: Place) -> None:
-    store = await place.open(forward_to=["sink"])
-    ref = SpanRef(span_id=SPAN, parent_span_id=None)
-    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN)]), spans=(ref,))
-    await store.append([part], forward={}, now_ns=1, holding=HoldMode.NEW)
-    await settle(store, JOB)
-    addition = encode_addition(Addition(span_id=SPAN, attributes={"ragtrace.pass": True}))
-    await judge(store, kept(), addition=addition)
-    await settle(store, replace(JOB, record_sha256="other"), slices=2)
-    await judge(store, kept(SECOND, supersedes=SPAN), slices=2)
-    found = await valid(store)
-    told = [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in await content_of(store)]
-    await store.aclose()
-    assert (found, told) == ([SECOND], [None, FIRST])
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+FOLLOW_UP = Sample(rule="neighbour", rate=1.0, probability=None)
+LOW = LowAnswer(trace_id="t9", span_id="s9", keys=("session", "chunk"), remaining=3, until_ns=100)
+ROW = WindowRow("minute", 60, "acme", 5, 2.5, 1.0, 2)
 
 
-async def content_of(store: Store) -> list[Span]:
-    return list((await store.content.kept(AnswerKey(TRACE, SPAN))).carriers)
+def sampled(trace_id: str) -> TraceSlice:
+    return TraceSlice(
+        trace_id=trace_id, payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),)
+    )
 
 
-async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(
-    store: Store,
+async def leave_out(
+    store: Store, trace_id: str, keys: Sequence[str], *, seen_ns: int, outcome: str = "sampled_out"
 ) -> None:
-    await judge_one(store)
-    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
-    assert await valid(store) == [FIRST]
-    await judge(store, kept(SECOND, span=OTHER_SPAN, supersedes=FIRST), slices=2)
-    assert await valid(store) == [SECOND]
+    await store.append([sampled(trace_id)], forward={}, now_ns=seen_ns)
+    left_out = Outcome(span_id="s1", outcome=outcome, sample=SAMPLE, tenant="acme")
+    await store.decide_trace(trace_id, jobs=[], outcomes=[left_out], keep_spans=True, now_ns=seen_ns)
+    answer = LeftOutAnswer(trace_id, "s1", tuple(keys), seen_ns)
+    await store.sampling.save(SamplingChanges(left_out_answers=(answer,)))
 
 
-@pytest.mark.parametrize("span", [SPAN, ""], ids=["on the answer", "on the trace"])
-async def test_feedback_is_on_the_row_whenever_it_comes(store: Store, span: str) -> None:
-    await append(store)
-    await settle(store, JOB, feedback={span: "up"})
-    await judge(store, kept())
-    assert await feedback(store) == ["up"]
-    await settle(store, JOB, slices=2, feedback={span: "down", "unknown": "up"})
-    assert await feedback(store) == ["down"]
+async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place: Place) -> None:
+    first = await place.open()
+    await first.sampling.save(SamplingChanges(windows=(ROW, ROW._replace(tenant=""))))
+    await first.sampling.save(SamplingChanges(windows=(ROW._replace(seen=6),)))
+    await first.aclose()
+    second = await place.open()
+    windows, low = await second.sampling.load(now_ns=1)
+    await second.aclose()
+    assert (set(windows), low) == ({ROW._replace(seen=6), ROW._replace(tenant="")}, ())
 
 
-async def feedback(store: Store) -> list[str]:
-    return [row.feedback async for row in store.answers.every(AnswerFilter())]
+async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Place) -> None:
+    first = await place.open()
+    await first.sampling.select_related(LOW, [], now_ns=1)
+    await first.sampling.select_related(replace(LOW, remaining=9), [], now_ns=1)
+    await first.sampling.select_related(replace(LOW, span_id="s8", until_ns=50), [], now_ns=1)
+    unknown = replace(LOW, span_id="s7")
+    await first.sampling.save(SamplingChanges(low=(replace(LOW, remaining=2), unknown)))
+    await first.aclose()
+    second = await place.open()
+    early, late, after = [(await second.sampling.load(now_ns=now_ns))[1] for now_ns in (49, 50, 100)]
+    await second.aclose()
+    assert early == (replace(LOW, span_id="s8", until_ns=50), replace(LOW, remaining=2))
+    assert (late, after) == ((replace(LOW, remaining=2),), ())
 
 
-async def test_a_trace_is_opened_with_its_tenant(store: Store) -> None:
-    spans = rag_trace(0)
-    for tenant in ("", "acme"):
-        key = trace_key(spans[0].trace_id, tenant)
-        ref = SpanRef(span_id=SPAN, parent_span_id=None)
-        part = TraceSlice(trace_id=key, payload=encode(spans), spans=(ref,))
-        await store.append([part], forward={}, now_ns=1)
-    trace = await store.content.get(f"{spans[0].trace_id}@acme")
-    assert trace is not None
-    assert len(trace.spans) == len(spans)
-    assert await store.content.get(f"{spans[0].trace_id}@other") is None
-    assert len([trace async for trace in store.content.traces()]) == 2
-    with pytest.raises(ReadError, match="several tenants"):
-        await store.content.get(spans[0].trace_id)
+async def test_a_related_answer_is_queued_once_and_counted_anew(store: Store) -> None:
+    await leave_out(store, "t1", ["session"], seen_ns=1)
+    job = Job(trace_id="t1", span_id="s1", sample=FOLLOW_UP)
+    assert [await store.sampling.select_related(LOW, [job], now_ns=now_ns) for now_ns in (5, 6)] == [1, 0]
+    (taken,) = await store.take_jobs(9, now_ns=7)
+    assert (taken.sample, taken.seen_ns, taken.tenant) == (FOLLOW_UP, 5, "acme")
+    assert await store.sampling.candidates(["session"], limit=9) == ()
+    ledger = await store.ledger()
+    assert (ledger.adds_up, ledger.seen, ledger.pending) == (True, 1, 1)
 
 
-async def test_an_answer_names_its_tenant_where_no_token_does(store: Store) -> None:
-    spans = rag_trace(0)
-    ref = SpanRef(span_id=SPAN, parent_span_id=None)
-    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN), *spans]), spans=(ref,))
-    await store.append([part], forward={}, now_ns=1)
-    await settle(store, replace(JOB, tenant="acme"))
-    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
-    await judge(store, replace(kept(), summary=summary))
-    assert await carriers(store, "acme") == [FIRST]
-    assert await carriers(store, "other") == []
-    assert await store.content.get(f"{TRACE}@acme") is not None
+NAME = SessionName(session="s", tenant="a")
+
+
+def a_turn(number: int, *, name: SessionName = NAME, supersedes: str = "", most: int = 1_000) -> KeptTurn:
+    return KeptTurn(
+        name=name,
+        trace_id=f"{number:032x}",
+        span_id="a1",
+        start_ns=number,
+        carrier_span_id=f"c{number}",
+        supersedes=supersedes,
+        turn=b"turn %d" % number,
+        place=b"place %d" % number,
+        most_turns=most,
+    )
+
+
+async def finish_turn(store: Store, turn: KeptTurn, *, now_ns: int) -> None:
+    """End a job of its own with a turn."""
+    job = replace(JOB, trace_id=f"{turn.start_ns:031x}{len(turn.carrier_span_id)}")
+    await store.decide_trace(job.trace_id, jobs=[job], outcomes=(), keep_spans=True, now_ns=1)
+    await store.take_jobs(1, now_ns=1)
+    await store.finish(job, "judged", outbox_items={}, now_ns=now_ns, carrier=FIRST, turn=turn)
+
+
+async def due(store: Store, *, quiet: int = 0, opened: int = 0, now_ns: int = 1_000) -> list[str]:
+    found = await store.sessions.due(quiet_before_ns=quiet, opened_before_ns=opened, now_ns=now_ns)
+    return [name.session for name in found]
+
+
+async def turns(store: Store, name: SessionName = NAME) -> list[bytes]:
+    found = await store.sessions.session(name)
+    return [turn.turn for turn in found.turns] if found else []
+
+
+async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: Store) -> None:
+    await finish_turn(store, a_turn(1), now_ns=100)
+    await finish_turn(store, a_turn(2), now_ns=200)
+    assert await due(store, quiet=200) == []
+    assert await due(store, quiet=201) == ["s"]
+    assert await due(store, opened=100) == []
+    assert await due(store, opened=101) == ["s"]
+    await store.sessions.postpone(NAME, until_ns=2_000)
+    assert await due(store, quiet=201) == []
+    assert await due(store, quiet=201, now_ns=2_000) == ["s"]
+    found = await store.sessions.session(NAME)
+    assert found is not None
+    assert (found.attempts, found.revision) == (1, 1)
+    assert await store.sessions.end(NAME, revision=1, span_id="w", outbox_items={"sink": b"span"})
+    assert await due(store, quiet=201, now_ns=2_000) == []
+    assert [item.payload for item in await store.outbox_items("sink", 10)] == [b"span"]
+
+
+async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(store: Store) -> None:
+    await finish_turn(store, a_turn(1), now_ns=100)
+    await store.sessions.keep_check(NAME, "c1", digest="d", checked=b"said")
+    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
+    await finish_turn(store, a_turn(2), now_ns=500)
+    assert await due(store, quiet=501) == ["s"]
+    assert await due(store, opened=500) == []
+    found = await store.sessions.session(NAME)
+    assert found is not None
+    assert (found.span_id, found.attempts, found.revision) == ("w", 0, 1)
+    assert [(turn.digest, turn.checked) for turn in found.turns] == [("d", b"said"), ("", None)]
+
+
+async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: Store) -> None:
+    await finish_turn(store, a_turn(1), now_ns=1)
+    again = replace(a_turn(1), carrier_span_id="again", turn=b"again", supersedes="c1")
+    await finish_turn(store, again, now_ns=2)
+    assert await turns(store) == [b"again"]
+    moved = replace(a_turn(1), span_id="b2", carrier_span_id="moved!", turn=b"moved", supersedes="again")
+    await finish_turn(store, moved, now_ns=3)
+    assert await turns(store) == [b"moved"]
+
+
+async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> None:
+    await finish_turn(store, a_turn(1), now_ns=100)
+    await finish_turn(store, a_turn(2, name=SessionName(session="open")), now_ns=100)
+    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
+    assert await store.sessions.forget(before_ns=100) == 0
+    assert await store.sessions.forget(before_ns=101) == 1
+    assert await turns(store) == []
+    assert await turns(store, SessionName(session="open")) == [b"turn 2"]
+
+
+async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:
+    store = await place.open()
+    await finish_turn(store, a_turn(1), now_ns=100)
+    await store.sessions.keep_check(NAME, "c1", digest="d", checked=b"said")
+    again = await place.as_of_now(tmp_path / "later").open()
+    found = await again.sessions.session(NAME)
+    assert found is not None
+    assert [(turn.turn, turn.checked) for turn in found.turns] == [(b"turn 1", b"said")]
+    assert await due(again, quiet=101) == ["s"]
+    await again.aclose()
+    await store.aclose()

@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.model import Sample
 from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.ledger import TERMINAL, Ledger, State
+from ragtrace_collector.ledger import TERMINAL, State
 from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
@@ -30,7 +29,6 @@ from ragtrace_collector.store.records import (
     Outcome,
     QuarantineReason,
     tenant_of,
-    trace_id_of,
 )
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
@@ -78,10 +76,6 @@ def kept(job: Job, carrier: str, now_ns: int) -> KeptCarrier:
     return KeptCarrier(summary=summary, payload=encode([replace(ROOT, span_id=carrier)]))
 
 
-def key_of(trace: str) -> AnswerKey:
-    return AnswerKey(trace_id_of(trace), SPANS[0], tenant_of(trace))
-
-
 class StagesInAnyOrder(RuleBasedStateMachine):
     """Does to a store what the stages do, in any order, with crashes between."""
 
@@ -112,7 +106,8 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         digest=digests,
         slices=st.none() | st.integers(0, 3),
         moved=st.dictionaries(spans, st.none() | spans, max_size=1),
-        flags=st.tuples(st.booleans(), st.booleans()),
+        keep_spans=st.booleans(),
+        goes_on=st.booleans(),
         feedback=feedback,
     )
     def decide(
@@ -124,37 +119,26 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         digest: str,
         slices: int | None,
         moved: dict[str, str | None],
-        flags: tuple[bool, bool],
+        keep_spans: bool,
+        goes_on: bool,
         feedback: dict[str, str],
     ) -> None:
         tenant = trace.partition("@")[2]
         sample = Sample(rule="ratio", rate=0.5, probability=0.5)
-        jobs = [
-            Job(
-                trace_id=trace,
-                span_id=span,
-                sample=sample,
-                tenant=tenant,
-                record_sha256=digest,
-                revisions_left=1,
-            )
-            for span in (job,)
-            if span
-        ]
-        outcomes = [
-            Outcome(span_id=span, outcome=end, sample=sample, tenant=tenant) for span in (left_out,) if span
-        ]
+        of = {"sample": sample, "tenant": tenant}
+        queued = Job(trace_id=trace, span_id=job or "", record_sha256=digest, revisions_left=1, **of)
+        outcomes = [Outcome(span_id=left_out, outcome=end, **of)] if left_out else []
         now_ns = self.tick()
         self.run(
             self.store.decide_trace(
                 trace,
-                jobs=jobs,
+                jobs=[queued] if job else [],
                 outcomes=outcomes,
-                keep_spans=flags[0],
+                keep_spans=keep_spans,
                 now_ns=now_ns,
                 slices=slices,
                 moved={span: to for span, to in moved.items() if span != to},
-                goes_on=flags[1],
+                goes_on=goes_on,
                 feedback=feedback,
             )
         )
@@ -295,10 +279,10 @@ class StagesInAnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def the_account_adds_up_and_no_limit_is_exceeded(self) -> None:
-        now_ns = self.now_ns
-        read = self.run(reading(self.store, now_ns))
-        assert all(ledger["adds_up"] for ledger in read["ledgers"])
-        for usage in read["budget"].left():
+        for tenant in (None, "acme"):
+            for since_ns in (None, self.now_ns - 10):
+                assert self.run(self.store.ledger(tenant, since_ns=since_ns)).adds_up
+        for usage in self.run(self.store.budget.status(BUDGET, now_ns=self.now_ns)).left():
             assert usage.limit != "minute_calls" or usage.spent <= usage.most
 
     def run(self, work: Awaitable[T]) -> T:
@@ -315,50 +299,6 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         self.run(self.store.aclose())
         self.runner.close()
         self.folder.cleanup()
-
-
-async def reading(store: Store, now_ns: int) -> dict[str, Any]:
-    """Return all that a store tells, in an order of its own where it may have one."""
-    windows, low = await store.sampling.load(now_ns=now_ns)
-    found = {trace: await store.spans(trace) for trace in TRACES}
-    return {
-        "ledgers": [
-            comparable(await store.ledger(tenant, since_ns=since_ns))
-            for tenant in (None, "acme")
-            for since_ns in (None, now_ns - 10)
-        ],
-        "spans": {trace: read._replace(answers=tuple(sorted(read.answers))) for trace, read in found.items()},
-        "reports": [await store.trace_report(trace) for trace in TRACES],
-        "statuses": [await store.sampling.statuses(trace) for trace in TRACES],
-        "undecided": await store.undecided(),
-        "found": (await store.find_traces("", limit=2), await store.find_traces("0", limit=9, tenant="acme")),
-        "unfinished": await store.unfinished(now_ns=now_ns),
-        "latest": await store.latest_ns(),
-        "budget": await store.budget.status(BUDGET, now_ns=now_ns),
-        "windows": set(windows),
-        "low": sorted(map(repr, low)),
-        "index": await store.index_size(),
-        "answers": {summary async for summary in store.answers.every(AnswerFilter())},
-        "carriers": [(await store.content.kept(key_of(trace))).carriers for trace in TRACES],
-        "content": [await store.content.get(f"{trace}@" if "@" not in trace else trace) for trace in TRACES],
-    }
-
-
-def comparable(ledger: Ledger) -> dict[str, Any]:
-    """Return what a ledger says, but for its size on disk, and accounts that are empty."""
-    accounts = {replace(account, number=0): account.number for account in ledger.accounts if account.number}
-    outbox = {
-        (sink, state): number for sink, sums in ledger.outbox_items.items() for state, number in sums.items()
-    }
-    return {
-        "adds_up": ledger.adds_up,
-        "accounts": accounts,
-        "outbox": {name: number for name, number in outbox.items() if number},
-        "sums": ledger.sums(),
-        "left": ledger.left(),
-        "oldest": ledger.oldest_pending_ns,
-        "poison": ledger.poison_traces,
-    }
 
 
 TestStagesInAnyOrder = pytest.mark.slow(StagesInAnyOrder.TestCase)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["DASHBOARDS", "Target", "filled", "metrics_in", "read", "targets_in", "variables_in"]
-
 DASHBOARDS: Final = Path(__file__).parents[2] / "examples" / "deploy" / "compose" / "grafana" / "dashboards"
 
 Json = dict[str, Any]
@@ -30,7 +28,6 @@ class Target:
 
 
 def targets_in(dashboard: Json) -> Iterator[Target]:
-    """Yield every query of every panel."""
     for panel in dashboard["panels"]:
         for asked in panel.get("targets", ()):
             yield Target(panel=panel["title"], source=asked["datasource"]["type"], asked=asked)
@@ -43,7 +40,6 @@ def metrics_in(expression: str) -> list[str]:
 
 
 def variables_in(dashboard: Json) -> list[Json]:
-    """Return the variables that a data source fills."""
     return [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
 
 
@@ -57,6 +53,5 @@ def filled(query: str, values: Mapping[str, str]) -> str:
 
 
 def read(name: str) -> Json:
-    """Return a committed dashboard."""
     found: Json = json.loads((DASHBOARDS / name).read_text("utf-8"))
     return found

@@ -27,8 +27,6 @@ from ragtrace_collector.telemetry.scores import (
 )
 from tests.dashboards.series import METRIC, WINDOW, Amount, label
 
-__all__ = ["MEAN", "ONE_METRIC", "PASS_RATE", "Estimate", "judged"]
-
 ONE_METRIC: Final = f'{label(semconv.EVALUATION_NAME)}="${METRIC}"'
 _PASSES: Final = f'{label(semconv.EVALUATION_LABEL)}="{Label.PASS}"'
 _Z: Final = round(NormalDist().inv_cdf(0.975), 4)
@@ -43,11 +41,9 @@ class Estimate:
     """Of 1 for each answer that passes, not of the scores."""
 
     def value(self, *, by: Sequence[str] = (), window: str = WINDOW) -> str:
-        """Return the PromQL of the mean."""
         return f"{self._sum(by, window)} / ({_weight(by, window)} > 0)"
 
     def end(self, sign: Literal["-", "+"], *, window: str = WINDOW) -> str:
-        """Return the PromQL of one end of the interval."""
         s, w = self._sum((), window), _weight((), window)
         a, b, c = (self._squares(square, window) for square in ("w²", "w²y", "w²y²"))
         variance = f"clamp_min({w} ^ 2 * {c} - 2 * {s} * {w} * {b} + {s} ^ 2 * {a}, 0)"

@@ -13,20 +13,6 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-__all__ = [
-    "PROMETHEUS",
-    "Ask",
-    "alerts_panel",
-    "banded",
-    "heat_panel",
-    "joined_table",
-    "lines_panel",
-    "merged",
-    "number_panel",
-    "properties",
-    "states_panel",
-]
-
 PROMETHEUS: Final = dashboard.DataSourceRef(type_val="prometheus", uid="prometheus")
 NOTHING: Final = "nothing judged"
 """What a panel says in place of a number of nothing."""
@@ -45,13 +31,11 @@ class Ask:
     def ranged(
         self, ref: str, format_: PromQueryFormat = PromQueryFormat.TIME_SERIES
     ) -> prometheus.Dataquery:
-        """Return the query over time."""
         return self._query(ref, format_).range().exemplar(self.exemplars)
 
     def instant(
         self, ref: str, format_: PromQueryFormat = PromQueryFormat.TIME_SERIES
     ) -> prometheus.Dataquery:
-        """Return the query of now."""
         return self._query(ref, format_).instant()
 
     def _query(self, ref: str, format_: PromQueryFormat) -> prometheus.Dataquery:
@@ -72,12 +56,7 @@ def _refs(asks: Sequence[Ask]) -> Sequence[tuple[str, Ask]]:
 
 
 def number_panel(
-    title: str,
-    text: str,
-    asks: Sequence[Ask],
-    *,
-    unit: str = "short",
-    width: int = 4,
+    title: str, text: str, asks: Sequence[Ask], *, unit: str = "short", width: int = 4
 ) -> stat.Panel:
     """Return big numbers: each query's of now."""
     panel = stat.Panel().title(title).description(text).unit(unit).span(width).height(4)
@@ -94,7 +73,6 @@ def number_panel(
 def lines_panel(
     title: str, text: str, asks: Sequence[Ask], *, unit: str = "short", width: int = 12, stacked: bool = False
 ) -> timeseries.Panel:
-    """Return lines over time."""
     panel = timeseries.Panel().title(title).description(text).unit(unit).span(width).height(8)
     panel = panel.datasource(PROMETHEUS).no_value(NOTHING).line_width(2).min(0)
     panel = panel.show_points(common.VisibilityMode.AUTO)

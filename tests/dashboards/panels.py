@@ -42,8 +42,6 @@ from tests.dashboards.frames import (
 from tests.dashboards.series import METRIC, MODEL_CHANGES, RANGE, Amount, gauge, label
 from tests.dashboards.traces import TraceSource
 
-__all__ = ["rows"]
-
 Panels = Sequence[Builder[dashboard.Panel]]
 
 _SHARE: Final = "percentunit"
@@ -259,10 +257,7 @@ def _drift() -> Panels:
             "Judge drift",
             "When drift was detected, or the judge answered as another model.",
             changes,
-            {
-                "0": ("same", "green"),
-                "1": ("changed", "orange"),
-            },
+            {"0": ("same", "green"), "1": ("changed", "orange")},
         ),
         alerts_panel("Alerts of Prometheus and Grafana", "Those that fire, as for missed objectives."),
     )

@@ -16,8 +16,6 @@ from tests.dashboards.panels import rows
 from tests.dashboards.series import METRIC, MODEL_CHANGES, gauge, label
 from tests.dashboards.traces import JAEGER, TEMPO, TraceSource
 
-__all__ = ["SOURCES", "file_name", "json_of"]
-
 SOURCES: Final = (TEMPO, JAEGER)
 ALL: Final = ".*"
 """What a variable is where all values are chosen: it also matches series without the label."""
@@ -26,12 +24,10 @@ _COLORS: Final = {"Judge drift": "orange", "Another model as judge": "purple"}
 
 
 def file_name(source: TraceSource) -> str:
-    """Return the name of a dashboard's file."""
     return f"quality-{source.uid}.json"
 
 
 def json_of(source: TraceSource) -> str:
-    """Return a dashboard as Grafana's JSON."""
     return json.dumps(_dashboard(source), cls=JSONEncoder, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -9,17 +9,6 @@ from typing import Final
 from ragtrace_collector.operations.metrics import METRICS, Instrument, InstrumentKind
 from ragtrace_collector.telemetry.scores import DIMENSIONS, ScoreMetric, ScoreMetricKind
 
-__all__ = [
-    "METRIC",
-    "MODEL_CHANGES",
-    "RANGE",
-    "WINDOW",
-    "Amount",
-    "filters",
-    "gauge",
-    "label",
-]
-
 METRIC: Final = "metric"
 """The variable that holds one metric's name, such as faithfulness."""
 WINDOW: Final = "$window"
@@ -32,7 +21,6 @@ _OWN: Final = {metric.name: metric for metric in METRICS}
 
 
 def label(attribute: str) -> str:
-    """Return an attribute's name in Prometheus."""
     return attribute.replace(".", "_")
 
 

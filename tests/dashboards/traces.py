@@ -20,8 +20,6 @@ from ragtrace_collector.telemetry.scores import DIMENSIONS
 from tests.dashboards.frames import properties
 from tests.dashboards.series import METRIC
 
-__all__ = ["JAEGER", "TEMPO", "TraceSource"]
-
 Panels = Sequence[Builder[dashboard.Panel]]
 
 _FAILED: Final = f"{semconv.CARRIER_NAME_PREFIX} {Label.FAIL}"
@@ -104,7 +102,6 @@ class JaegerSearch(Builder[UnknownDataquery]):
         self._tags = tags
 
     def build(self) -> UnknownDataquery:
-        """Return the query."""
         return UnknownDataquery(
             {
                 "refId": "A",

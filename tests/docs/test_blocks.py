@@ -24,9 +24,6 @@ SHELL = [pytest.param(block, id=block.id) for block in BLOCKS if block.how == "r
 KNOWN = {"python": {"verdict", "reason", "around"}, "run": {"says", "exit", "until", "in"}}
 JUDGES = re.compile(r"\bragtrace (evaluate|backfill|rejudge|calibrate)\b")
 
-NOT_YET: dict[str, str] = {}
-"""Blocks whose marker promises what the product does not do yet, and what is missing."""
-
 
 def test_every_block_runs_or_says_why_not() -> None:
     for block in BLOCKS:
@@ -49,10 +46,7 @@ def test_commands_that_judge_say_what_comes_out() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", PYTHON)
-def test_python_ends_in_its_verdict(
-    block: Block, place: Place, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    expect_failure_of(block, request)
+def test_python_ends_in_its_verdict(block: Block, place: Place, tmp_path: Path) -> None:
     with running_receiver() as receiver:
         run_python(block, place, receiver, tmp_path)
         ends = place.outcomes(receiver)
@@ -62,10 +56,7 @@ def test_python_ends_in_its_verdict(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", SHELL)
-def test_commands_do_what_they_say(
-    block: Block, place: Place, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    expect_failure_of(block, request)
+def test_commands_do_what_they_say(block: Block, place: Place, tmp_path: Path) -> None:
     folder = ROOT
     if block.option("in") != "checkout":
         folder = tmp_path / "reader"
@@ -80,11 +71,6 @@ def test_commands_do_what_they_say(
     assert run.returncode == int(block.option("exit") or 0), said[-4_000:]
     missing = [words for words in block.all("says") if words not in said]
     assert not missing, said[-4_000:]
-
-
-def expect_failure_of(block: Block, request: pytest.FixtureRequest) -> None:
-    if block.id in NOT_YET:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=NOT_YET[block.id]))
 
 
 def run_python(block: Block, place: Place, receiver: OtlpReceiver, folder: Path) -> None:

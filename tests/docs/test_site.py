@@ -46,12 +46,6 @@ def test_the_first_page_names_every_folder(package: str) -> None:
     assert folders <= named
 
 
-def test_the_numbers_of_decisions_are_unique() -> None:
-    numbers = [path.name[:4] for path in (DOCS / "adr").glob("*.md")]
-    assert numbers
-    assert len(set(numbers)) == len(numbers)
-
-
 def test_a_link_out_of_the_documents_leads_to_the_repository() -> None:
     spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
     assert spec is not None

@@ -11,7 +11,8 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -20,49 +21,55 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ragtrace_collector.store.open import send_again
 from tests.acceptance.judge_server import JudgeServer
+from tests.acceptance.replies import REPLIES
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
-from tests.faults.disk import Blow, Kind, Weather
-from tests.faults.held import HeldScene
-from tests.faults.scene import Ground, Scene, Tally
+from tests.faults.disk import FULL, READ_ONLY, Blow, Kind
+from tests.faults.scene import Ground, Grounds, HeldScene, Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
-from tests.faults.table import Fault, Grounds, Made, Try
 from tests.stores.place import PostgresPlace
 
-__all__ = ["ENGINES", "Engine", "catalogue"]
-
 Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
+Strike: TypeAlias = Callable[[Scene], object]
+Try: TypeAlias = Callable[[Ground], Tally]
+"""Strikes a collector on a ground of its own, and gives account."""
 ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 
 LASTS_S: Final = 1.5
-_HOUR_S: Final = 3600
 _SHARE_AT_START: Final = 0.25
 _SHARE_AT_WORK: Final = 0.7
-_REPLIES: Final[Mapping[str, Any]] = {
-    "extract": {
-        "claims": [
-            {
-                "id": 1,
-                "sentence_ids": [1],
-                "text": "Refunds take 14 days.",
-                "kind": "factual",
-                "relevance": "direct",
-            }
-        ],
-        "refusal": False,
+_OF_BACK_END: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.GARBAGE)]
+_OF_JUDGE: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.BROKEN, Mood.LOCKED)]
+_STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], Scene]]]]] = {
+    "SQLite": {
+        "killed before statement n": ("killed", Scene),
+        "I/O error at statement n": ("io error", Scene),
+        "disk full at statement n": ("full", Scene),
+        "killed before statement n in hold mode": ("killed", HeldScene),
     },
-    "verify": {
-        "verdicts": [
-            {
-                "id": 1,
-                "chunks": [1],
-                "quote": "Refunds take 14 days.",
-                "label": "supported",
-                "reason": "Stated.",
-            }
-        ]
+    "PostgreSQL": {
+        "killed before statement n": ("killed", Scene),
+        "connection cut at statement or commit n": ("cut", Scene),
+        "disk full at statement n": ("full", Scene),
+        "killed before statement n in hold mode": ("killed", HeldScene),
     },
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is done to a collector, in several tries."""
+
+    name: str
+    tries: Sequence[Try]
+    is_for_all: bool = False
+    """Whether it strikes what other tries use, too: then there is one try at a time."""
+    not_tried: str = ""
+    """Why it has no tries."""
+
+
+Made: TypeAlias = Callable[[Grounds], Fault]
+"""A fault, made when it is tried: of some the tries are not known before statements are counted."""
 
 
 def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: float) -> Mapping[str, Made]:
@@ -75,48 +82,54 @@ def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: flo
         times: How often a fault is tried that has no moments to choose from.
         away_s: How long a server's database is away.
     """
-    ready = (*_kills(kills // 4), *_tried_as_often(times), *_OF_ENGINE[engine](times, away_s))
-    counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS[engine]}
+    of_engine = _of_sqlite(times) if engine == "SQLite" else _of_postgres(times, away_s)
+    ready = (*_kills(kills // 4), *_moods(times), *of_engine)
+    counted = {
+        name: partial(_at_statements, name, every, *found) for name, found in _STATEMENTS[engine].items()
+    }
     return counted | {fault.name: lambda _, fault=fault: fault for fault in ready}
 
 
 def _kills(times: int) -> Iterator[Fault]:
-    where: Mapping[str, Callable[[int, Ground], Tally]] = {
+    where = {
         "file": _killed_twice,
         "back end, slow judge": _killed_twice_while_judging,
         "hold mode": _killed_twice_while_holding,
     }
     for name, kill in where.items():
-        tries = [partial(kill, seed) for seed in range(times)]
-        yield Fault(name=f"killed at a random moment ({name})", tries=tries)
+        yield Fault(
+            name=f"killed at a random moment ({name})", tries=[partial(kill, seed) for seed in range(times)]
+        )
 
 
-def _tried_as_often(times: int) -> Iterator[Fault]:
-    moods: Mapping[str, Try] = {
-        **{f"back end {mood}": partial(_back_end_is, mood) for mood in _BACK_END_MOODS},
-        **{f"judge {mood}": partial(_judge_is, mood) for mood in _JUDGE_MOODS},
+def _moods(times: int) -> Iterator[Fault]:
+    clocks: Mapping[str, Strike] = {
+        "clock set back an hour": _set_clock_back,
+        "clock set back an hour over a restart": _set_clock_back_over_restart,
     }
-    clocks: Mapping[str, Try] = {
-        "clock set back an hour": _clock_set_back,
-        "clock set back an hour over a restart": _clock_set_back_over_restart,
-    }
-    for name, one in {**clocks, **moods}.items():
-        yield Fault(name=name, tries=[one] * times)
+    for name, strike in clocks.items():
+        yield Fault(name=name, tries=[partial(_struck, strike)] * times)
+    for mood in _OF_BACK_END:
+        yield Fault(name=f"back end {mood}", tries=[partial(_back_end_is, mood)] * times)
+    for mood in _OF_JUDGE:
+        yield Fault(name=f"judge {mood}", tries=[partial(_judge_is, mood)] * times)
 
 
-def _of_sqlite(times: int, _: float) -> Iterator[Fault]:
-    others: Mapping[str, Try] = {
-        "no file may grow any more, for a while": _files_cannot_grow,
-        "disk full for a while": partial(_weather, Weather.FULL),
-        "disk read-only for a while": partial(_weather, Weather.READ_ONLY),
-        "stopped in order while the disk is full": _stopped_while_full,
-        "another program locks the store for longer than is waited": _locked,
-        "the store's file is moved away, and back": _moved,
-        "a second collector on the same store": _second_collector,
-        "a store of a newer version": _newer,
+def _of_sqlite(times: int) -> Iterator[Fault]:
+    strikes: Mapping[str, Strike] = {
+        "no file may grow any more, for a while": _let_no_file_grow,
+        "disk full for a while": partial(_set_weather, FULL),
+        "disk read-only for a while": partial(_set_weather, READ_ONLY),
+        "stopped in order while the disk is full": _stop_while_full,
+        "another program locks the store for longer than is waited": _lock,
+        "the store's file is moved away, and back": _move,
+        "a second collector on the same store": lambda scene: says(
+            scene.refusal(), "in use by another collector"
+        ),
     }
-    for name, one in others.items():
-        yield Fault(name=name, tries=[one] * times)
+    for name, strike in strikes.items():
+        yield Fault(name=name, tries=[partial(_struck, strike)] * times)
+    yield Fault(name="a store of a newer version", tries=[_newer] * times)
     yield Fault(
         name="a damaged page; the backup made meanwhile is restored",
         tries=[partial(_damaged, seed) for seed in range(8 * times)],
@@ -124,10 +137,14 @@ def _of_sqlite(times: int, _: float) -> Iterator[Fault]:
 
 
 def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
-    yield Fault(name="all connections are cut, again and again", tries=[_cut] * times)
-    yield Fault(name="a database that may only be read, for a while", tries=[_read_only] * times)
-    of_server: Mapping[str, Try] = {
-        "the database is killed, and recovers": _database_killed,
+    for name, strike in {
+        "all connections are cut, again and again": _cut_again_and_again,
+        "a database that may only be read, for a while": _let_only_read,
+    }.items():
+        yield Fault(name=name, tries=[partial(_struck, strike)] * times)
+    killed = partial(_strike_server, signal.SIGQUIT, LASTS_S)
+    of_server = {
+        "the database is killed, and recovers": partial(_struck, killed),
         "the power of all fails": _all_killed,
         f"the database is stopped for {away_s:g} s": partial(_database_stopped, away_s),
     }
@@ -140,22 +157,14 @@ def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
         yield Fault(name=name, tries=[_database_full] * times)
 
 
-_OF_ENGINE: Final[Mapping[Engine, Callable[[int, float], Iterator[Fault]]]] = {
-    "SQLite": _of_sqlite,
-    "PostgreSQL": _of_postgres,
-}
-
-
-_BACK_END_MOODS: Final = (
-    Mood.AWAY,
-    Mood.BUSY,
-    Mood.THROTTLES,
-    Mood.BROKEN,
-    Mood.LOCKED,
-    Mood.HANGS,
-    Mood.CUTS,
-)
-_JUDGE_MOODS: Final = (Mood.AWAY, Mood.BUSY, Mood.THROTTLES, Mood.HANGS, Mood.CUTS, Mood.GARBAGE)
+def _struck(strike: Strike, ground: Ground, **scene: Any) -> Tally:
+    """Strike while answers come in and carriers go out."""
+    struck = Scene(ground, **scene)
+    struck.start()
+    with struck.traffic():
+        struck.await_work()
+        strike(struck)
+    return struck.account()
 
 
 def _killed_twice(seed: int, ground: Ground) -> Tally:
@@ -163,7 +172,7 @@ def _killed_twice(seed: int, ground: Ground) -> Tally:
 
 
 def _killed_twice_while_judging(seed: int, ground: Ground) -> Tally:
-    judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
+    judge, back_end = MoodyJudge(JudgeServer(REPLIES), delay_s=0.05), BackEnd()
     with closing_all(judge, back_end):
         return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(judge)), Random(seed))
 
@@ -188,118 +197,113 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
     return scene.account()
 
 
-def _at_statements(name: str, every: int, grounds: Grounds) -> Fault:
-    kind, scene_of = {**_STATEMENTS["SQLite"], **_STATEMENTS["PostgreSQL"]}[name]
-    number = _statements(scene_of, grounds)
-    tries = [
-        partial(_struck, Blow(kind=kind, at=at), scene_of=scene_of) for at in range(1, number + 1, every)
-    ]
-    return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
+def _at_statements(
+    name: str, every: int, kind: Kind, scene_of: Callable[[Ground], Scene], grounds: Grounds
+) -> Fault:
+    def struck(at: int, ground: Ground) -> Tally:
+        scene = scene_of(ground)
+        scene.start(Blow(kind=kind, at=at))
+        scene.send(2)
+        return scene.account()
 
-
-def _statements(scene_of: Callable[[Ground], Scene], grounds: Grounds) -> int:
-    """Count the statements of an undisturbed run."""
-    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
+    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:  # an undisturbed run, to count them
         scene = scene_of(grounds(Path(folder)))
         scene.start()
         scene.send(2)
         scene.await_carriers()
         number = int((scene.folder / "statements").read_text())
         scene.stop()
-    return number
+    tries = [partial(struck, at) for at in range(1, number + 1, every)]
+    return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
 
 
-def _struck(blow: Blow, ground: Ground, *, scene_of: Callable[[Ground], Scene] = Scene) -> Tally:
-    scene = scene_of(ground)
-    scene.start(blow)
-    scene.send(2)
-    return scene.account()
+def _set_clock_back(scene: Scene) -> None:
+    time.sleep(0.2)
+    scene.set_clock_back_an_hour()
+    time.sleep(0.5)
 
 
-_STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], Scene]]]]] = {
-    "SQLite": {
-        "killed before statement n": ("killed", Scene),
-        "I/O error at statement n": ("io error", Scene),
-        "disk full at statement n": ("full", Scene),
-        "killed before statement n in hold mode": ("killed", HeldScene),
-    },
-    "PostgreSQL": {
-        "killed before statement n": ("killed", Scene),
-        "connection cut at statement or commit n": ("cut", Scene),
-        "disk full at statement n": ("full", Scene),
-        "killed before statement n in hold mode": ("killed", HeldScene),
-    },
-}
+def _set_clock_back_over_restart(scene: Scene) -> None:
+    time.sleep(0.2)
+    scene.kill()
+    scene.set_clock_back_an_hour()
+    scene.revive()
+    time.sleep(0.5)
 
 
-def _files_cannot_grow(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        process = scene.victim.process.pid
-        assert process is not None
-        _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
-        time.sleep(LASTS_S)
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
-    return scene.account()
+def _back_end_is(mood: Mood, ground: Ground) -> Tally:
+    def strike(scene: Scene) -> None:
+        _be(back_end, mood)
+        if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
+            time.sleep(1)
+            asyncio.run(send_again(scene.place.database))
+
+    back_end = BackEnd()
+    with closing_all(back_end):
+        return _struck(strike, ground, back_end=back_end)
 
 
-def _weather(name: str, ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        scene.weather.set(name)
-        time.sleep(LASTS_S)
-        scene.weather.clear(name)
-    return scene.account()
+def _judge_is(mood: Mood, ground: Ground) -> Tally:
+    judge = MoodyJudge(JudgeServer(REPLIES))
+    with closing_all(judge):
+        return _struck(lambda _: _be(judge, mood), ground, changes=_asking(judge))
 
 
-def _stopped_while_full(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        time.sleep(0.2)
-        scene.weather.set(Weather.FULL)
-        scene.victim.stop()
-        assert "Traceback" not in scene.log, "it did not stop in order"
-        scene.weather.clear(Weather.FULL)
-    return scene.account()
+def _be(server: MoodyServer, mood: Mood) -> None:
+    server.set(mood)
+    time.sleep(LASTS_S)
+    server.set(Mood.WELL)
 
 
-def _locked(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        with closing(sqlite3.connect(scene.store, isolation_level=None)) as other:
-            other.execute("PRAGMA busy_timeout=5000")
-            other.execute("BEGIN EXCLUSIVE")
-            time.sleep(6.5)
-            other.execute("ROLLBACK")
-    return scene.account()
+def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        "judge": {
+            "use": "openai:rule",
+            "base_url": f"http://127.0.0.1:{judge.port}/v1",
+            "api_key_env": "JUDGE_KEY",
+            "timeout": "1s",
+            "max_concurrency": 8,
+            "sentinel_rate": 0,
+        },
+        "evaluate": {"retry_delays": ["1s"] * 30},
+    }
 
 
-def _moved(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        away = scene.store.rename(scene.folder / "away.db")
-        time.sleep(LASTS_S)
-        away.rename(scene.store)
-    return scene.account()
+def _let_no_file_grow(scene: Scene) -> None:
+    process = scene.victim.process.pid
+    assert process is not None
+    _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
+    time.sleep(LASTS_S)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
 
 
-def _second_collector(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        says(scene.refusal(), "in use by another collector")
-    return scene.account()
+def _set_weather(name: str, scene: Scene) -> None:
+    (scene.folder / name).touch()
+    time.sleep(LASTS_S)
+    (scene.folder / name).unlink()
+
+
+def _stop_while_full(scene: Scene) -> None:
+    time.sleep(0.2)
+    (scene.folder / FULL).touch()
+    scene.victim.stop()
+    assert "Traceback" not in scene.log, "it did not stop in order"
+    (scene.folder / FULL).unlink()
+
+
+def _lock(scene: Scene) -> None:
+    with closing(sqlite3.connect(scene.store, isolation_level=None)) as other:
+        other.execute("PRAGMA busy_timeout=5000")
+        other.execute("BEGIN EXCLUSIVE")
+        time.sleep(6.5)
+        other.execute("ROLLBACK")
+
+
+def _move(scene: Scene) -> None:
+    away = scene.store.rename(scene.folder / "away.db")
+    time.sleep(LASTS_S)
+    away.rename(scene.store)
 
 
 def _newer(ground: Ground) -> Tally:
@@ -307,16 +311,19 @@ def _newer(ground: Ground) -> Tally:
     scene.start()
     scene.send(2)
     scene.stop()
-    with _store(scene) as db:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        db.execute(f"PRAGMA user_version={version + 1}")
+    _add_to_version(scene.store, 1)
     before = scene.store.read_bytes()
     says(scene.refusal(), "another ragtrace")
     assert scene.store.read_bytes() == before, "a file that was refused was changed"
-    with _store(scene) as db:
-        db.execute(f"PRAGMA user_version={version}")
+    _add_to_version(scene.store, -1)
     scene.send(2)
     return scene.account()
+
+
+def _add_to_version(store: Path, number: int) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute(f"PRAGMA user_version={version + number}")
 
 
 def _damaged(seed: int, ground: Ground) -> Tally:
@@ -346,18 +353,19 @@ def damage_a_page(file: Path, random: Random) -> None:
         writable.write(random.randbytes(4096))
 
 
-def _cut(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        for _ in range(5):
-            scene.await_work()
-            _cut_connections(ground)
-    return scene.account()
+def _server(scene: Scene) -> tuple[Postgres, str]:
+    assert isinstance(scene.place, PostgresPlace)
+    return scene.place.server, scene.place.url
 
 
-def _cut_connections(ground: Ground) -> None:
-    server, url = _server(ground)
+def _cut_again_and_again(scene: Scene) -> None:
+    for _ in range(5):
+        _cut(scene)
+        scene.await_work()
+
+
+def _cut(scene: Scene) -> None:
+    server, url = _server(scene)
     server.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid != pg_backend_pid()",
@@ -365,32 +373,14 @@ def _cut_connections(ground: Ground) -> None:
     )
 
 
-def _server(ground: Ground) -> tuple[Postgres, str]:
-    assert isinstance(ground.place, PostgresPlace)
-    return ground.place.server, ground.place.url
-
-
-def _read_only(ground: Ground) -> Tally:
-    server, url = _server(ground)
-    setting = f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only"
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        for is_read_only in (True, False):
-            server.execute(f"{setting} = {is_read_only}")
-            _cut_connections(ground)
-            time.sleep(LASTS_S)
-    return scene.account()
-
-
-def _database_killed(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        _strike_server(ground, signal.SIGQUIT, LASTS_S)
-    return scene.account()
+def _let_only_read(scene: Scene) -> None:
+    server, url = _server(scene)
+    for is_read_only in (True, False):
+        server.execute(
+            f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only = {is_read_only}"
+        )
+        _cut(scene)
+        time.sleep(LASTS_S)
 
 
 def _all_killed(ground: Ground) -> Tally:
@@ -399,22 +389,23 @@ def _all_killed(ground: Ground) -> Tally:
     with scene.traffic():
         scene.await_traffic(answers=20)
         scene.kill()
-        _strike_server(ground, signal.SIGQUIT, 0)
+        _strike_server(signal.SIGQUIT, 0, scene)
     return scene.account()
 
 
 def _database_stopped(away_s: float, ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        _strike_server(ground, signal.SIGINT, away_s)
-    assert scene.told.keys() == {200, 503}, "senders are to be told to try again"
-    return scene.account()
+    def strike(scene: Scene) -> None:
+        told.append(scene.told)
+        _strike_server(signal.SIGINT, away_s, scene)
+
+    told: list[Mapping[int, int]] = []
+    tally = _struck(strike, ground)
+    assert told[0].keys() == {200, 503}, "senders are to be told to try again"
+    return tally
 
 
-def _strike_server(ground: Ground, how: signal.Signals, away_s: float) -> None:
-    server, _ = _server(ground)
+def _strike_server(how: signal.Signals, away_s: float, scene: Scene) -> None:
+    server, _ = _server(scene)
     server.stop(how)
     time.sleep(away_s)
     server.start()
@@ -422,8 +413,17 @@ def _strike_server(ground: Ground, how: signal.Signals, away_s: float) -> None:
 
 def _database_full(ground: Ground) -> Tally:
     """Keep the tables on a disk of their own, and fill it."""
-    server, url = _server(ground)
-    name = url.rpartition("/")[2]
+
+    def strike(scene: Scene) -> None:
+        filling = disk / "filling"
+        with suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        eventually(lambda: scene.told[503], what="a sender that is told to try again")
+        filling.unlink()
+
+    assert isinstance(ground.place, PostgresPlace)
+    server, name = ground.place.server, ground.place.url.rpartition("/")[2]
     disk = server.log.parent / f"disk_{name}"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
@@ -433,99 +433,12 @@ def _database_full(ground: Ground) -> Tally:
         shutil.chown(tables, "postgres")
         server.execute(f"CREATE TABLESPACE {name} LOCATION '{tables}'")
         server.execute(f"ALTER DATABASE {name} SET TABLESPACE {name}")
-        scene = Scene(ground)
-        scene.start()
-        with scene.traffic():
-            scene.await_work()
-            filling = disk / "filling"
-            with suppress(OSError), filling.open("wb") as file:
-                while True:
-                    file.write(bytes(4096))
-                    file.flush()
-            eventually(lambda: scene.told[503], what="a sender that is told to try again")
-            filling.unlink()
-        tally = scene.account()
+        tally = _struck(strike, ground)
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
         server.execute(f"DROP TABLESPACE {name}")
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
     return tally
-
-
-def _clock_set_back(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        time.sleep(0.2)
-        scene.clock_is_off_by(-_HOUR_S)
-        time.sleep(0.5)
-    return scene.account()
-
-
-def _clock_set_back_over_restart(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        time.sleep(0.2)
-        scene.kill()
-        scene.clock_is_off_by(-_HOUR_S)
-        scene.revive()
-        time.sleep(0.5)
-    return scene.account()
-
-
-def _back_end_is(mood: Mood, ground: Ground) -> Tally:
-    back_end = BackEnd()
-    with closing_all(back_end):
-        scene = Scene(ground, back_end=back_end)
-        scene.start()
-        with scene.traffic():
-            scene.await_work()
-            _strike(back_end, mood)
-        if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
-            time.sleep(1)
-            asyncio.run(send_again(scene.place.database))
-        return scene.account()
-
-
-def _judge_is(mood: Mood, ground: Ground) -> Tally:
-    judge = MoodyJudge(JudgeServer(_REPLIES))
-    with closing_all(judge):
-        scene = Scene(ground, changes=_asking(judge))
-        scene.start()
-        with scene.traffic():
-            scene.await_work()
-            _strike(judge, mood)
-        return scene.account()
-
-
-def _strike(server: MoodyServer, mood: Mood) -> None:
-    server.set(mood)
-    time.sleep(LASTS_S)
-    server.set(Mood.WELL)
-
-
-def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
-    """Return the configuration of a collector that asks this judge."""
-    return {
-        "judge": {
-            "use": "openai:rule",
-            "base_url": f"http://127.0.0.1:{judge.port}/v1",
-            "api_key_env": "JUDGE_KEY",
-            "timeout": "1s",
-            "max_concurrency": 8,
-            "sentinel_rate": 0,
-        },
-        "evaluate": {"retry_delays": ["1s"] * 30},
-    }
-
-
-@contextmanager
-def _store(scene: Scene) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(scene.store)) as db, db:
-        yield db
 
 
 def says(refusal: str, what: str) -> None:

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Blow", "Kind", "Weather", "fail_where_told"]
-
 Kind = Literal["none", "killed", "io error", "full", "cut"]
 
 
@@ -24,49 +22,53 @@ class Blow:
     at: int = 0
 
 
-class Weather:
-    """What a disk is like as long as a file of that name stands in the folder."""
+FULL, READ_ONLY = "full", "read-only"
+"""What the disk is like as long as a file of that name stands in the folder."""
 
-    FULL = "full"
-    READ_ONLY = "read-only"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+class Counting:
+    """Counts statements in the file ``statements``, and kills the process at the one that it is told."""
 
-    def set(self, name: str) -> None:
-        """Begin."""
-        (self._folder / name).touch()
+    def __init__(self, folder: Path, blow: Blow) -> None:
+        self.blow, self.count = blow, 0
+        self._told_in = os.open(folder / "statements", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
 
-    def clear(self, name: str) -> None:
-        """End."""
-        (self._folder / name).unlink()
-
-    def is_set(self, name: str) -> bool:
-        """Say whether it lasts."""
-        return (self._folder / name).exists()
+    def counts_to_the_blow(self) -> bool:
+        self.count += 1
+        os.pwrite(self._told_in, f"{self.count:9}".encode(), 0)
+        if self.count != self.blow.at:
+            return False
+        if self.blow.kind == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
 
 
 def fail_where_told(folder: Path, blow: Blow) -> None:
-    """From now on, this process's connections count their statements and take the blow.
+    """From now on, this process's connections count their statements and take the blow."""
+    counting = Counting(folder, blow)
 
-    The number of statements so far stands in the file ``statements``.
-    """
-    counting = _Counting(folder, blow)
+    def before(connection: _Connection, sql: str) -> None:
+        if sql == "BEGIN IMMEDIATE":
+            _set_weather(connection, folder)
+        if blow.kind in ("io error", "full") and counting.count + 1 == blow.at:
+            counting.count += 1
+            _fail(connection, blow.kind)
 
     class Connection(_Connection):
         def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-            counting.before(self, sql)
+            before(self, sql)
             return super().execute(sql, values)
 
         def executemany(self, sql: str, values: Any, /) -> sqlite3.Cursor:
-            counting.before(self, sql)
+            before(self, sql)
             return super().executemany(sql, values)
 
     connect = partial(sqlite3.connect, factory=Connection)
 
     def connect_and_watch(*args: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*args, **options)
-        connection.set_trace_callback(counting.traced)
+        # called right before each statement, those of a script and of a trigger among them
+        connection.set_trace_callback(lambda _: counting.counts_to_the_blow() and None)
         return connection
 
     sqlite3.connect = connect_and_watch  # type: ignore[assignment]
@@ -77,48 +79,25 @@ class _Connection(sqlite3.Connection):
     """Whether the disk was full, and read-only, when its last transaction began."""
 
 
-class _Counting:
-    def __init__(self, folder: Path, blow: Blow) -> None:
-        self._blow = blow
-        self._weather = Weather(folder)
-        self._count = 0
-        self._tally = os.open(folder / "statements", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-
-    def traced(self, sql: str) -> None:
-        """Called by SQLite right before each statement, those of a script and of a trigger among them."""
-        self._count += 1
-        os.pwrite(self._tally, f"{self._count:9}".encode(), 0)
-        if self._blow.kind == "killed" and self._count == self._blow.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def before(self, connection: _Connection, sql: str) -> None:
-        if sql == "BEGIN IMMEDIATE":
-            self._set_weather(connection)
-        if self._blow.kind in ("io error", "full") and self._count + 1 == self._blow.at:
-            self._count += 1
-            self._fail(connection)
-
-    def _fail(self, connection: sqlite3.Connection) -> None:
-        if self._blow.kind == "full":
-            # as SQLite does where a transaction has no room: it undoes all of it, and not one statement
-            if connection.in_transaction:
-                connection.rollback()
-            raise _error("database or disk is full", sqlite3.SQLITE_FULL)
-        raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
-
-    def _set_weather(self, connection: _Connection) -> None:
-        now = (self._weather.is_set(Weather.FULL), self._weather.is_set(Weather.READ_ONLY))
-        if now == connection.weather:
-            return
-        connection.weather = now
-        is_full, is_read_only = now
-        # Limits of its own, so that the errors are: one below what is used is taken for what is used.
-        most_pages = 1 if is_full else (1 << 32) - 2
-        sqlite3.Connection.execute(connection, f"PRAGMA max_page_count={most_pages}").fetchall()
-        sqlite3.Connection.execute(connection, f"PRAGMA query_only={int(is_read_only)}")
+def _set_weather(connection: _Connection, folder: Path) -> None:
+    now = ((folder / FULL).exists(), (folder / READ_ONLY).exists())
+    if now == connection.weather:
+        return
+    connection.weather = now
+    is_full, is_read_only = now
+    # Limits of its own, so that the errors are: one below what is used is taken for what is used.
+    most_pages = 1 if is_full else (1 << 32) - 2
+    sqlite3.Connection.execute(connection, f"PRAGMA max_page_count={most_pages}").fetchall()
+    sqlite3.Connection.execute(connection, f"PRAGMA query_only={int(is_read_only)}")
 
 
-def _error(text: str, code: int) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError(text)
-    error.sqlite_errorcode = code
-    return error
+def _fail(connection: sqlite3.Connection, kind: Kind) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    if kind == "full":
+        # as SQLite does where a transaction has no room: it undoes all of it, and not one statement
+        if connection.in_transaction:
+            connection.rollback()
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise error

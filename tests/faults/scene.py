@@ -6,12 +6,12 @@ import http.client
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
@@ -20,38 +20,29 @@ from ragtrace_collector.ledger import Ledger
 from ragtrace_collector.store.ledger import read_ledger
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
-from tests.faults.disk import Blow, Weather
+from tests.faults.disk import Blow
 from tests.faults.servers import BackEnd
 from tests.faults.victim import Died, Refused, Victim
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.stores.place import Place, PostgresPlace
 
-__all__ = ["Ground", "Scene", "Tally", "on"]
-
 _PAUSE_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(NamedTuple):
     """What became of the answers of one try. All zeros is what was promised."""
 
-    lost: int
+    lost: int = 0
     """Acknowledged, and no carrier came."""
-    doubled: int
+    doubled: int = 0
     """Carriers beyond the one of an answer; in a file, also the same carrier twice."""
-    unaccounted: int
+    unaccounted: int = 0
     """Answers by which the ledger does not say what was acknowledged, or does not add up."""
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            lost=self.lost + other.lost,
-            doubled=self.doubled + other.doubled,
-            unaccounted=self.unaccounted + other.unaccounted,
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.lost or self.doubled or self.unaccounted)
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        return cls(*map(sum, zip(cls(), *tallies, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,11 @@ class Ground:
     """Of the store."""
 
 
-def on(server: Postgres | None) -> Callable[[Path], Ground]:
+Grounds: TypeAlias = Callable[[Path], Ground]
+"""Makes a ground with an empty store, and a folder that is not there yet."""
+
+
+def on(server: Postgres | None) -> Grounds:
     """Return what makes grounds on a server, or in files."""
 
     def ground(folder: Path) -> Ground:
@@ -87,7 +82,6 @@ class Scene:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collector.log").touch()  # one that is killed at once writes none
         self.folder = folder
-        self.weather = Weather(folder)
         self.config = _config(ground, back_end, changes)
         self.told: Counter[int] = Counter()
         """How often the collectors answered with which HTTP status."""
@@ -105,17 +99,10 @@ class Scene:
 
     @property
     def log(self) -> str:
-        """What the collectors have logged until now."""
         return (self.folder / "collector.log").read_text()
 
     @property
-    def acknowledged(self) -> int:
-        """How many answers the collector said it has."""
-        return len(self._acknowledged)
-
-    @property
     def victim(self) -> Victim:
-        """The collector that runs."""
         assert self._victim is not None, "no collector was started"
         return self._victim
 
@@ -138,24 +125,16 @@ class Scene:
         return ""
 
     def stop(self) -> None:
-        """Let the collector shut down in order."""
         if self._victim is not None:
             self._victim.stop()
             self._victim = None
 
     def kill(self) -> None:
-        """Kill the collector."""
         if self._victim is not None:
             self._victim.kill()
 
-    def has_already(self, answers: int) -> None:
-        """Take the first answers for acknowledged: they stand in the store."""
-        self._acknowledged.update(range(answers))
-        self._sent = answers
-
-    def clock_is_off_by(self, seconds: int) -> None:
-        """Set the collectors' clock."""
-        (self.folder / "clock").write_text(str(seconds))
+    def set_clock_back_an_hour(self) -> None:
+        (self.folder / "clock").write_text("-3600")
 
     def send(self, answers: int) -> None:
         """Send answers, each request until it is acknowledged, and start a collector where one has died."""
@@ -182,10 +161,11 @@ class Scene:
                 self.revive()
 
     def await_traffic(self, *, answers: int) -> None:
-        """Return right when so many more answers are acknowledged."""
         with self._acknowledging:
-            wanted = self.acknowledged + answers
-            if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=PATIENCE_S):
+            wanted = len(self._acknowledged) + answers
+            if not self._acknowledging.wait_for(
+                lambda: len(self._acknowledged) >= wanted, timeout=PATIENCE_S
+            ):
                 raise TimeoutError("the collector takes nothing any more")
 
     def await_work(self) -> None:
@@ -194,7 +174,6 @@ class Scene:
         eventually(lambda: len(self._found()) > before, what="the next carrier")
 
     def revive(self) -> None:
-        """Start a collector where none runs."""
         if self._victim is None or not self._victim.is_alive():
             self.start()
 
@@ -225,7 +204,6 @@ class Scene:
         )
 
     def ledger(self) -> Ledger:
-        """Read the ledger."""
         with self.place.database.reading() as db:
             return read_ledger(db)
 
@@ -282,6 +260,53 @@ class Scene:
             connection.close()
         self.told[status] += 1
         return status == 200
+
+
+class HeldScene(Scene):
+    """A collector in hold mode, between the application and its back end.
+
+    The back end must get every span in one version, and every score once.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self._receiver = BackEnd()
+        super().__init__(ground, back_end=self._receiver)
+        (export,) = self.config["export"]
+        self.config = {
+            **self.config,
+            "attach": {"mode": "hold", "hold_timeout": "1s"},
+            "export": [{**export, "forward": True}],
+        }
+
+    def stop(self) -> None:
+        super().stop()
+        self._receiver.close()
+
+    def account(self) -> Tally:
+        """Count original spans, too: each must come, and never in two versions."""
+        tally, versions = super().account(), self._versions()
+        doubled = sum(number - 1 for number in versions if number)
+        return Tally.sum([tally, Tally(lost=versions.count(0), doubled=doubled)])
+
+    def _versions(self) -> list[int]:
+        return [
+            len(self._receiver.spans.get((span.trace_id, span.span_id), ()))
+            for number in self._acknowledged
+            for span in rag_trace(number)
+        ]
+
+    def _is_under_way(self) -> bool:
+        # Beside a writer that was killed within a lease, one that stops leaves held spans in the store.
+        return super()._is_under_way() or 0 in self._versions()
+
+    def _found(self) -> Mapping[tuple[str, str], set[str]]:
+        """Return what tells a score: a carrier, or the answer span itself."""
+        score = f"{semconv.SCORE_PREFIX}faithfulness"
+        told = {
+            ids: {content for content in contents if score in content}
+            for ids, contents in list(self._receiver.spans.items())
+        }
+        return {ids: contents for ids, contents in told.items() if contents}
 
 
 def _config(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from ragtrace.traces.otlp import decode
 from tests.acceptance.judge_server import JudgeServer
-
-__all__ = ["BackEnd", "Mood", "MoodyJudge", "MoodyServer", "closing_all"]
+from tests.backends.answering import AnsweringServer, Reply
 
 _HANG_S: Final = 3.0
 
@@ -44,80 +41,37 @@ class MoodyServer:
     content_type = "application/json"
 
     def __init__(self) -> None:
-        self.mood = Mood.WELL
-        self.faults = 0
-        """Requests that were not answered well."""
-        self._server: ThreadingHTTPServer | None = None
         self.port = 0
+        self._server: AnsweringServer | None = None
         self.set(Mood.WELL)
 
     def answer(self, body: bytes) -> bytes:
-        """Take a request and return the answer's body."""
         raise NotImplementedError
 
     def set(self, mood: Mood) -> None:
-        """Be so from now on."""
-        self.mood = mood
+        self._mood = mood
         if mood is Mood.AWAY:
             self.close()
         elif self._server is None:
-            self._listen()
+            self._server = AnsweringServer(self._reply, port=self.port, keeps_alive=False)
+            self.port = self._server.server_port
 
     def close(self) -> None:
-        """Stop listening."""
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.close()
             self._server = None
 
-    def _listen(self) -> None:
-        server = _Server(("127.0.0.1", self.port), _handler_of(self))
-        self.port, self._server = server.server_address[1], server
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128  # the library's own 5 make a busy machine's clients wait for seconds
-
-
-def _handler_of(moody: MoodyServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length, mood = int(self.headers["content-length"]), moody.mood
-            body = self.rfile.read(length)
-            if len(body) < length:
-                return  # who asked was killed
-            if mood is not Mood.WELL:
-                moody.faults += 1
-            if mood is Mood.HANGS:
-                time.sleep(_HANG_S)
-                return
-            if mood in _STATUS:
-                self._send(_STATUS[mood], b"{}")
-                return
-            answer = moody.answer(body)
-            if mood is Mood.CUTS:
-                self.connection.close()
-                return
-            self._send(200, b"no answer but words" if mood is Mood.GARBAGE else answer)
-
-        def _send(self, status: int, body: bytes) -> None:
-            try:
-                self.send_response(status)
-                self.send_header("content-type", moody.content_type)
-                self.send_header("content-length", str(len(body)))
-                if status == 429:
-                    self.send_header("retry-after", "1")
-                self.end_headers()
-                self.wfile.write(body)
-            except OSError:
-                pass  # who asked was killed
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    def _reply(self, _method: str, _path: str, body: bytes) -> Reply | None:
+        mood = self._mood
+        if mood is Mood.HANGS:
+            time.sleep(_HANG_S)
+            return None
+        if mood in _STATUS:
+            return Reply(_STATUS[mood], b"{}", self.content_type)
+        answer = self.answer(body)
+        if mood is Mood.CUTS:
+            return None
+        return Reply(200, b"no answer but words" if mood is Mood.GARBAGE else answer, self.content_type)
 
 
 class BackEnd(MoodyServer):

@@ -22,8 +22,6 @@ from tests.faults.disk import Blow, fail_where_told
 from tests.faults.wire import fail_on_the_wire
 from tests.patience import PATIENCE_S
 
-__all__ = ["Died", "Refused", "Victim"]
-
 _START_TIMEOUT_S: Final = PATIENCE_S
 _STOP_TIMEOUT_S: Final = PATIENCE_S
 
@@ -86,7 +84,6 @@ class Victim:
         return cls(process=process, port=told)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.process.kill()
         self.process.join()
 
@@ -99,7 +96,6 @@ class Victim:
             raise TimeoutError("the collector did not stop")
 
     def is_alive(self) -> bool:
-        """Say whether it runs."""
         return self.process.is_alive()
 
 

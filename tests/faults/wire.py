@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -14,9 +13,7 @@ import psycopg
 
 from ragtrace_collector.store import postgres
 from ragtrace_collector.store.postgres import PostgresDb, PostgresRows
-from tests.faults.disk import Blow
-
-__all__ = ["fail_on_the_wire"]
+from tests.faults.disk import Blow, Counting
 
 _GONE_S: Final = 8
 """How long after its last heartbeat a collector is missed: a test does not wait for half a minute."""
@@ -24,14 +21,11 @@ _FULL: Final = "DO $$ BEGIN RAISE EXCEPTION 'could not extend a file' USING ERRC
 
 
 def fail_on_the_wire(folder: Path, blow: Blow) -> None:
-    """From now on, this process's connections count their statements and commits, and take the blow.
-
-    The number so far stands in the file ``statements``.
-    """
-    counting, unharmed = _Counting(folder, blow), PostgresDb.execute
+    """From now on, this process's connections count their statements and commits, and take the blow."""
+    counting, unharmed = Counting(folder, blow), PostgresDb.execute
 
     def execute(db: PostgresDb, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
-        if counting.strikes():
+        if counting.counts_to_the_blow():
             if blow.kind == "full":
                 return unharmed(db, _FULL)
             with socket.socket(fileno=os.dup(db.connection.fileno())) as wire:
@@ -40,7 +34,7 @@ def fail_on_the_wire(folder: Path, blow: Blow) -> None:
 
     class Connection(psycopg.Connection[Any]):
         def commit(self) -> None:
-            strikes = counting.strikes()
+            strikes = counting.counts_to_the_blow()
             super().commit()
             if strikes:  # and nobody hears that it was
                 self.close()
@@ -49,19 +43,3 @@ def fail_on_the_wire(folder: Path, blow: Blow) -> None:
     psycopg.connect = Connection.connect
     PostgresDb.execute = execute  # type: ignore[method-assign]
     postgres.PostgresServer = partial(postgres.PostgresServer, gone_s=_GONE_S)  # type: ignore[assignment, misc]
-
-
-class _Counting:
-    def __init__(self, folder: Path, blow: Blow) -> None:
-        self._blow = blow
-        self._count = 0
-        self._tally = os.open(folder / "statements", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-
-    def strikes(self) -> bool:
-        """Count, and say whether this one is struck; a kill ends it here."""
-        self._count += 1
-        os.pwrite(self._tally, f"{self._count:9}".encode(), 0)
-        is_struck = self._count == self._blow.at
-        if is_struck and self._blow.kind == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return is_struck

@@ -8,10 +8,44 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz.firing import fire
-from tests.fuzz.target import running_target
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.bodies import Body, bodies, headers, heavy_bodies, metadata, odd_http
+from tests.fuzz.target import Target, running_target
 
 _A_ROUND = 500
+_SENTINEL_EVERY = 50
+
+
+def fire(target: Target, *, requests: int, seed_number: int) -> None:
+    """Send so many requests over each protocol. A failure is shrunk to the least that shows it."""
+
+    @seed(seed_number)
+    @settings(
+        max_examples=requests,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(bodies(), headers(), st.booleans(), metadata(), st.none() | odd_http())
+    def shoot(
+        body: Body,
+        headers: dict[str, str],
+        packed: bool,
+        metadata: tuple[tuple[str, str], ...],
+        odd: bytes | None,
+    ) -> None:
+        if odd is not None:
+            target.say(odd)
+        target.post(body, headers)
+        target.call(body.content, packed=packed, metadata=metadata)
+        target.check_alive()
+        if sum(target.answers.values()) // 2 % _SENTINEL_EVERY == 0:
+            target.send_sentinel()
+
+    shoot()
 
 
 def main() -> None:
@@ -23,16 +57,16 @@ def main() -> None:
     print(f"seed {options.seed}")
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as folder, running_target(Path(folder)) as target:
+        for body in heavy_bodies():
+            target.post(body, {})
         rounds = 0
         while time.monotonic() < until:
             fire(target, requests=_A_ROUND, seed_number=options.seed + rounds)
             rounds += 1
         print(f"{sum(target.answers.values())} requests, {target.sentinels} good answers among them")
-        print(f"peak memory {target.meter.peak_bytes / 2**20:.0f} MiB")
-        print(
-            f"the dearest request took {target.meter.worst_cpu_share:.0%} of the CPU time"
-            f" and {target.meter.worst_memory_share:.0%} of the memory that one of its size may take"
-        )
+        print(f"peak memory {target.peak_bytes / 2**20:.0f} MiB")
+        for what, share in target.worst_shares.items():
+            print(f"the dearest request took {share:.0%} of the {what} that one of its size may take")
         for answer, number in target.answers.most_common():
             print(f"{number:>9} {answer}")
     print("every good answer was judged")

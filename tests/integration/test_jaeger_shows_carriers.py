@@ -21,13 +21,8 @@ from tests.integration.collector.stepping import StandingClock, stepped_collecto
 from tests.rag_spans import rag_trace
 
 METRICS = (
-    "faithfulness",
-    "hallucination",
-    "groundedness",
-    "answer_relevance",
-    "context_precision",
-    "context_recall",
-    "rag_score",
+    *("faithfulness", "hallucination", "groundedness", "answer_relevance", "context_precision"),
+    *("context_recall", "rag_score"),
 )
 
 

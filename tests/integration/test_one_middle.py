@@ -17,7 +17,6 @@ from ragtrace import semconv
 from ragtrace.metrics.judge_card import Calibration, CardFigure, CardSet, JudgeCard
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
-from ragtrace.transcripts import Transcripts, rescore
 from ragtrace_collector.config import load_config
 from ragtrace_collector.config.sections import (
     AttachConfig,
@@ -163,13 +162,6 @@ def test_objects_of_openinference_are_the_same_too(tmp_path: Path) -> None:
     assert place.live().span_id == live.span_id
 
 
-def test_carriers_of_live_traffic_and_back_fill_link_to_the_page(tmp_path: Path) -> None:
-    place = Place(tmp_path / "place")
-    place.set("ui.public_url", "https://rag.example.com/pages/")
-    url = f"https://rag.example.com/pages/answers/{SPANS[0].trace_id}/{SPANS[0].span_id}"
-    assert {span.attributes[semconv.URL] for span in (place.live(), place.backfilled())} == {url}
-
-
 FLAGS: Mapping[str, tuple[str, Any]] = {
     "--calibration": ("judge.calibration", "{folder}/calibration.json"),
     "--metrics": ("evaluate.metrics.0.name", "hallucination"),
@@ -188,32 +180,6 @@ def test_an_option_is_the_setting_of_the_configuration(flag: str, tmp_path: Path
     written = (flag, str(place.filled(value)))
     by_options = place.backfilled("--judge", f"{LIKELY}base", *embedder, *written)
     assert by_options.span_id == place.backfilled(out="configured.jsonl").span_id
-
-
-SET: Mapping[str, Any] = {
-    "judge.second": f"{LIKELY}second",
-    "judge.batch_size": 1,
-    "judge.verify": "logprobs",
-    "judge.sentinel_rate": 0.5,
-    "judge.extra_body": {"seed": 7},
-    "judge.second_look": True,
-    "evaluate.metrics.0.options": {"judge_truncated": True},
-}
-
-
-@pytest.mark.parametrize("path", SET)
-def test_a_key_that_is_set_is_that_of_the_configuration(path: str, tmp_path: Path) -> None:
-    value = SET[path]
-    place = Place(tmp_path / "place")
-    place.set("evaluate.metrics", ["faithfulness"])
-    plain = place.config.read_text()
-    place.set("evaluate.metrics", [{"name": "faithfulness"}])
-    place.set(path, value)
-    live = place.backfilled(out="configured.jsonl")
-    (place.folder / "plain.yaml").write_text(plain)
-    text = value if isinstance(value, str) else json.dumps(value)
-    changed = place.backfilled("--config", str(place.folder / "plain.yaml"), "--set", f"{path}={text}")
-    assert changed.span_id == live.span_id
 
 
 @pytest.mark.parametrize(
@@ -252,32 +218,6 @@ def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
     assert line["cost_usd"] > 0
 
 
-RESCORED = [
-    f"judge.{name}" for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band")
-]
-RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "options")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [*RESCORED, "judge.calibration", *(f"evaluate.metrics.0.{name}" for name in RESCORED_METRICS)],
-)
-async def test_rescoring_what_was_kept_gives_the_same_evaluator(path: str, tmp_path: Path) -> None:
-    place, setting, kept = Place(tmp_path / "place"), SETTINGS[path], tmp_path / "kept.db"
-    place.set("evaluate.metrics", [{"name": "faithfulness"}])
-    for other, value in {**(setting.beside or {}), path: setting.value}.items():
-        place.set(other, value)
-    configured = ("--config", str(place.config), "--transcripts", str(kept))
-    await asyncio.to_thread(place.backfilled, *configured)
-    with Transcripts(kept, must_exist=True) as transcripts:
-        records = transcripts.of(transcripts.evaluator())
-        [again] = [rescored async for rescored in rescore(records, transcripts)]
-    before, after = again.before.evaluation, again.after.evaluation
-    assert again.is_whole
-    assert after.evaluator_version == before.evaluator_version
-    assert [result.score for result in after.results] == [result.score for result in before.results]
-
-
 def test_what_holds_for_live_traffic_only_is_said(tmp_path: Path) -> None:
     place = Place(tmp_path / "place")
     place.set("attach.mode", "hold")
@@ -286,19 +226,6 @@ def test_what_holds_for_live_traffic_only_is_said(tmp_path: Path) -> None:
     assert (
         "not used here: attach.mode: hold" in run("backfill", *source, "--config", str(place.config)).stderr
     )
-
-
-def test_an_option_overrides_its_own_rule_of_extraction_alone(tmp_path: Path) -> None:
-    place, kept = Place(tmp_path / "place"), tmp_path / "kept.db"
-    place.set("extract.mapping.question", ["my.question"])
-    root = replace(SPANS[0], attributes={**SPANS[0].attributes, "my.question": "Mapped?"})
-    place.traces.write_text(f"{encode_json([root, *SPANS[1:]])}\n")
-    place.backfilled(
-        "--config", str(place.config), "--set", "extract.context=spans", "--transcripts", str(kept)
-    )
-    with Transcripts(kept, must_exist=True) as transcripts:
-        [record] = transcripts.of(transcripts.evaluator())
-    assert record.record.question == "Mapped?"
 
 
 @pytest.mark.parametrize("command", ["backfill", "evaluate"])

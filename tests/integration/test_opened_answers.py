@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, TraceSource, find_answers, open_source, store_source
+from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
 from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
-from ragtrace.backends.jaeger import V2, JaegerReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.model import MetricResult
 from ragtrace.traces.otlp import encode, encode_json
@@ -34,11 +33,7 @@ from tests.rag_spans import rag_trace
 pytestmark = pytest.mark.slow
 
 METRICS = [
-    "faithfulness",
-    "groundedness",
-    "chunk_precision",
-    "answer_relevance",
-    "context_recall",
+    *("faithfulness", "groundedness", "chunk_precision", "answer_relevance", "context_recall"),
     "rag_score",
 ]
 FACTS = [f"Article {number} costs {number + 1} euros. 商品。" for number in range(6)]
@@ -95,12 +90,8 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
         "chunks": [(chunk.id, chunk.text, chunk.score) for chunk in record.chunks],
         "versions": [
             (
-                version.evaluation_id,
-                version.is_valid,
-                version.judged.supersedes,
-                version.judged.evaluation,
-                version.judged.sample,
-                version.judged.cost_usd,
+                *(version.evaluation_id, version.is_valid, version.judged.supersedes),
+                *(version.judged.evaluation, version.judged.sample, version.judged.cost_usd),
                 version.notices,
             )
             for version in answer.versions
@@ -112,12 +103,6 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
 def of_store(folder: Path) -> AnswerSource:
     reader = StoreReader(SqliteFile(folder / "store.db"))
     return store_source(reader, reader.kept, name="store")
-
-
-def old_jaeger(jaeger: Jaeger) -> AnswerSource:
-    reader = JaegerReader(jaeger.query_url)
-    reader._version = V2
-    return TraceSource(reader=reader, name="jaeger")
 
 
 async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
@@ -141,7 +126,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
         open_source(f"file:{tmp_path / 'traces.jsonl'}"),
         open_source(f"jaeger:{jaeger.query_url}"),
         open_source(f"jaeger:grpc://{jaeger.query_grpc}"),
-        old_jaeger(jaeger),
         open_source(f"tempo:{tempo.url}"),
     ):
         assert shown(await opened(source, key)) == shown(expected), source.name
@@ -158,33 +142,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     returned = stored.find(carrier.span_id)
     assert returned is not None
     assert replace(returned, flags=carrier.flags) == carrier
-
-
-async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
-    jaeger: Jaeger, tempo: Tempo, tmp_path: Path
-) -> None:
-    spans = the_spans("held-everywhere")
-    sent = await judged(tmp_path, spans, mode="hold")
-    assert len(sent) == 3
-    (key,) = [
-        AnswerKey(span.trace_id, span.span_id) for span in sent if "ragtrace.eval.mode" in span.attributes
-    ]
-    (tmp_path / "traces.jsonl").write_text(encode_json(sent))
-    for url in (jaeger.otlp_http, tempo.otlp_http):
-        send(url, sent)
-    jaeger.wait_for_trace(key.trace_id, spans=3)
-    tempo.wait_for_trace(key.trace_id, spans=3)
-
-    expected = await opened(open_source(f"file:{tmp_path / 'traces.jsonl'}"), key)
-    assert expected.record.answer == ANSWER
-    assert len(expected.record.chunks) == len(FACTS)
-    assert expected.versions[0].notices == ()
-    for source in (
-        of_store(tmp_path),
-        open_source(f"jaeger:{jaeger.query_url}"),
-        open_source(f"tempo:{tempo.url}"),
-    ):
-        assert shown(await opened(source, key)) == shown(expected), source.name
 
 
 async def test_phoenix_shows_the_same_claims_and_evidence(phoenix: Phoenix, tmp_path: Path) -> None:
@@ -249,21 +206,8 @@ async def test_judged_answers_are_found_in_every_back_end(
     )
     (expected,), _ = await found(f"file:{tmp_path / 'traces.jsonl'}")
     assert expected.key.trace_id == spans[0].trace_id
-    for address in (
-        f"jaeger:{jaeger.query_url}",
-        f"jaeger:grpc://{jaeger.query_grpc}",
-        f"tempo:{tempo.url}",
-    ):
+    for address in (f"jaeger:{jaeger.query_url}", f"jaeger:grpc://{jaeger.query_grpc}", f"tempo:{tempo.url}"):
         summaries, progress = await found(address, service=service)
         assert set(summaries) == {expected}, address
         assert (progress.is_done, progress.notices) == (True, ())
         assert expected in (await found(address))[0], f"{address} of every service"
-
-
-async def test_judged_answers_are_found_in_phoenix(phoenix: Phoenix, tmp_path: Path) -> None:
-    spans = the_spans("found-phoenix")
-    (carrier,) = await judged(tmp_path, spans)
-    phoenix.store([*spans, carrier], project="found")
-    summaries, progress = await found(f"phoenix:{phoenix.url}", service="found")
-    assert {summary.key for summary in summaries} == {key_of(carrier)}
-    assert (progress.is_done, progress.notices) == (True, ())

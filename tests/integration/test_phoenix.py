@@ -27,16 +27,9 @@ from tests.unit.traces.builders import a_record, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
 NAMES = (
-    "haystack.haystack-hybrid",
-    "langfuse.langfuse-langchain",
-    "llamaindex.llamaindex",
-    "openinference.langchain",
-    "openinference.langchain-agent",
-    "openinference.two-services",
-    "openllmetry.chroma",
-    "otel-genai.openai-chat",
-    "ragtrace.openai-chat",
-    "vercel.generate",
+    *("haystack.haystack-hybrid", "langfuse.langfuse-langchain", "llamaindex.llamaindex"),
+    *("openinference.langchain", "openinference.langchain-agent", "openinference.two-services"),
+    *("openllmetry.chroma", "otel-genai.openai-chat", "ragtrace.openai-chat", "vercel.generate"),
 )
 _SECOND_NS = 10**9
 _numbers = count(time.time_ns() % 10**12 * 1_000)
@@ -117,19 +110,6 @@ async def test_phoenix_searches_by_project_operation_and_tag(phoenix: Phoenix) -
         found = await searched(phoenix, wanted)
         assert len(found) == number, wanted
         assert all(trace and len(trace.spans) == 3 for trace in found.values())
-
-
-async def test_phoenix_names_its_projects_as_services(phoenix: Phoenix) -> None:
-    stored(phoenix, "named", some_traces(1, first_ns=time.time_ns()))
-    query = TraceQuery(since_ns=0, until_ns=10**9, service="nobody")
-    assert await searched(phoenix, query) == {}
-    async with aclosing(PhoenixReader(phoenix.url)) as reader:
-        assert "named" in await reader.services()
-
-
-async def test_trace_that_is_not_stored_is_none(phoenix: Phoenix) -> None:
-    async with aclosing(open_reader(f"phoenix:{phoenix.url}")) as reader:
-        assert await reader.get("f" * 32) is None
 
 
 async def test_score_for_a_span_that_phoenix_has_not_is_rejected(phoenix: Phoenix) -> None:

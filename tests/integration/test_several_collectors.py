@@ -104,10 +104,7 @@ def group_of_three(kafka: Kafka, folder: Path, topic: str, options: Mapping[str,
     kafka.create(topic, partitions=PARTITIONS)
     section = {"brokers": kafka.broker, "topics": topic, "group": topic}
     return [
-        Member(
-            folder / f"collector-{number}",
-            {"kafka": {**section, "options": _numbered(options, number)}},
-        )
+        Member(folder / f"collector-{number}", {"kafka": {**section, "options": _numbered(options, number)}})
         for number in range(3)
     ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, StatusCode
@@ -161,9 +162,15 @@ CONTEXT = f"Context:\n{PAID}\n\nAnswer the question from the context: {Q}"
 BOTH = (PAID, UNUSED)
 
 
-def _case(kind: str, name: str, expected: Expected | Sequence[Expected] | None, *roots: Node) -> Case:
-    wanted = () if expected is None else (expected,) if isinstance(expected, Expected) else tuple(expected)
-    return Case(name=name, kind=kind, spans=spans_of(name, *roots), expected=wanted)
+Found: TypeAlias = tuple[str, Expected | Sequence[Expected] | None, *tuple[Node, ...]]
+"""A case's name, what a person finds in it, and its spans."""
+
+
+def cases_of(kind: str, found: Iterable[Found]) -> Iterator[Case]:
+    """Make the cases of a kind."""
+    for name, expected, *roots in found:
+        wanted = () if expected is None else (expected,) if isinstance(expected, Expected) else expected
+        yield Case(name=name, kind=kind, spans=spans_of(name, *roots), expected=tuple(wanted))
 
 
 ONE = Expected()
@@ -172,24 +179,23 @@ SECOND = Expected(question=WHO, chunks=(BUYER,), answer=SHOP)
 THIRD = Expected(question=WRAP, chunks=(WRAPS,), answer=WRAPS)
 
 
-def answers() -> Iterator[Case]:
+def answers() -> Iterator[Found]:
     """What left the application is under any key, and helpers follow the answer."""
     steps = (oi_retriever(Q, PAID), oi_llm(f"{PAID}\n\n{Q}", A))
     grade = oi_llm(f"Facts: {PAID}\nAnswer: {A}\nIs it grounded?", "yes")
     for key in ("final", "reply_text", "agentOutcome", "llm_out", "respuesta", "bot_msg"):
         state = {"question": Q, "documents": [PAID], key: A, "steps": 4}
-        yield _case("answer", f"state-{key}", ONE, oi("CHAIN", {"question": Q}, state, *steps, grade))
+        yield (f"state-{key}", ONE, oi("CHAIN", {"question": Q}, state, *steps, grade))
     nested = {"state": {"turn": {"question": Q, "draft": {"value": A}}}, "ok": True}
-    yield _case("answer", "state-nested", ONE, oi("CHAIN", {"question": Q}, nested, *steps, grade))
+    yield ("state-nested", ONE, oi("CHAIN", {"question": Q}, nested, *steps, grade))
     listed = [{"type": "human", "content": Q}, {"type": "ai", "content": A}]
     follow = oi_llm(f"The user asked: {Q}\nWe said: {A}\nSuggest three questions.", '["How?", "When?"]')
-    yield _case(
-        "answer",
+    yield (
         "state-history",
         ONE,
         oi("CHAIN", {"text": Q, "user_id": "u1"}, {"history": listed}, *steps, follow),
     )
-    yield _case("answer", "status-only", ONE, oi("CHAIN", Q, "ok", *steps, grade))
+    yield ("status-only", ONE, oi("CHAIN", Q, "ok", *steps, grade))
     for name, prompt, said in (
         ("title", f"USER: {Q}\nASSISTANT: {A}\nWrite a title.", "Refund times"),
         ("tags", f"<chat>{Q} {A}</chat> Give tags.", '{"tags": ["refund"]}'),
@@ -218,27 +224,17 @@ def answers() -> Iterator[Case]:
                     chat([parts("system", PAID), parts("user", Q)], A),
                 )
             )
-            yield _case("answer", f"helper-{name}-{producer}", ONE, node("POST /chat", {}, *main, helper))
+            yield (f"helper-{name}-{producer}", ONE, node("POST /chat", {}, *main, helper))
     grading = node("check", {"langfuse.observation.type": "guardrail"}, oi_llm(f"Block? {A}", "No"))
-    yield _case("answer", "langfuse-guardrail", ONE, node("root", {}, *steps, grading))
+    yield ("langfuse-guardrail", ONE, node("root", {}, *steps, grading))
     rewrite = oi_llm(f"Rewrite for search: {Q}", "refund duration")
-    yield _case(
-        "answer",
-        "rewrite-first",
-        ONE,
-        node("root", {}, rewrite, oi_retriever("refund duration", PAID), steps[1]),
-    )
+    yield ("rewrite-first", ONE, node("root", {}, rewrite, oi_retriever("refund duration", PAID), steps[1]))
     hyde = oi_retriever(Q, PAID)
     inner = oi_llm(f"Extract what matters to {Q}: {PAID}", PAID)
-    yield _case(
-        "answer",
-        "compressor",
-        ONE,
-        node("root", {}, replace(hyde, below=(inner,)), oi_llm(f"{PAID}\n\n{Q}", A)),
-    )
+    yield ("compressor", ONE, node("root", {}, replace(hyde, below=(inner,)), oi_llm(f"{PAID}\n\n{Q}", A)))
     half = oi_llm(f"{PAID}\n{Q}", "Refunds take some time.")
     refine = oi_llm(f"Existing answer: Refunds take some time. More context: {UNUSED}. Question: {Q}", A)
-    yield _case("answer", "refine", TWO, node("root", {}, oi_retriever(Q, PAID, UNUSED), half, refine))
+    yield ("refine", TWO, node("root", {}, oi_retriever(Q, PAID, UNUSED), half, refine))
     mlflow = {
         "mlflow.spanType": '"CHAIN"',
         "mlflow.spanInputs": dumped({"msg": Q}),
@@ -262,8 +258,7 @@ def answers() -> Iterator[Case]:
             },
         )
 
-    yield _case(
-        "answer",
+    yield (
         "mlflow-state",
         ONE,
         node(
@@ -272,7 +267,7 @@ def answers() -> Iterator[Case]:
     )
 
 
-def many() -> Iterator[Case]:
+def many() -> Iterator[Found]:
     """Many calls below one root, and one call of many retrievals."""
 
     def turn(question: str, text: str, answer: str, kind: str = "CHAIN") -> Node:
@@ -282,17 +277,16 @@ def many() -> Iterator[Case]:
 
     turns = (turn(Q, PAID, A), turn(WHO, BUYER, SHOP), turn(WRAP, WRAPS, WRAPS))
     three = (ONE, SECOND, THIRD)
-    yield _case("many", "batch-results", three, oi("CHAIN", {"n": 3}, {"results": [A, SHOP, WRAPS]}, *turns))
-    yield _case("many", "session-first-last", (ONE, SECOND), oi("AGENT", Q, SHOP, *turns[:2]))
-    yield _case("many", "http-batch", three, node("POST /batch", {}, *turns, kind=SpanKind.SERVER))
-    yield _case("many", "loop-in-loop", three, oi("CHAIN", "run", None, oi("CHAIN", "rows", None, *turns)))
-    yield _case("many", "one-turn", ONE, oi("AGENT", "voice session", None, turns[0]))
+    yield ("batch-results", three, oi("CHAIN", {"n": 3}, {"results": [A, SHOP, WRAPS]}, *turns))
+    yield ("session-first-last", (ONE, SECOND), oi("AGENT", Q, SHOP, *turns[:2]))
+    yield ("http-batch", three, node("POST /batch", {}, *turns, kind=SpanKind.SERVER))
+    yield ("loop-in-loop", three, oi("CHAIN", "run", None, oi("CHAIN", "rows", None, *turns)))
+    yield ("one-turn", ONE, oi("AGENT", "voice session", None, turns[0]))
     flat = [each for one in turns for each in one.below]
-    yield _case("many", "flat", three, node("script", {}, *flat))
+    yield ("flat", three, node("script", {}, *flat))
     plain = tuple(node(f"row {i}", {}, *each.below) for i, each in enumerate(turns))
-    yield _case("many", "plain-rows", three, node("script", {}, *plain))
-    yield _case(
-        "many",
+    yield ("plain-rows", three, node("script", {}, *plain))
+    yield (
         "otel-agents",
         (ONE, SECOND),
         node(
@@ -326,24 +320,24 @@ def many() -> Iterator[Case]:
         )
         for q, t, a in ((Q, PAID, A), (WHO, BUYER, SHOP))
     ]
-    yield _case("many", "langfuse-turns", (ONE, SECOND), node("session", {}, *langfuse))
+    yield ("langfuse-turns", (ONE, SECOND), node("session", {}, *langfuse))
     # one answer
     sub = (turn("How long?", PAID, "14 days."), turn("In what state?", UNUSED, "Unused."))
     final = oi_llm(f"Question: {Q}\n14 days.\nUnused.", A)
-    yield _case("many", "sub-questions", TWO, oi("CHAIN", Q, A, *sub, final))
+    yield ("sub-questions", TWO, oi("CHAIN", Q, A, *sub, final))
     agent = oi(
         "AGENT", Q, A, oi_retriever("refund", PAID), oi_retriever("state of goods", UNUSED), oi_llm(Q, A)
     )
-    yield _case("many", "two-retrievals", TWO, agent)
+    yield ("two-retrievals", TWO, agent)
     supervisor = oi("AGENT", Q, A, turn(Q, PAID, A, "AGENT"), oi_llm(f"{Q}", A))
-    yield _case("many", "supervisor", ONE, supervisor)
+    yield ("supervisor", ONE, supervisor)
     hop = (
         oi_retriever(Q, PAID),
         oi_llm(f"{PAID} Question: {Q} What is missing?", "state of goods"),
         oi_retriever("state of goods", UNUSED),
         oi_llm(f"{PAID} {UNUSED} Question: {Q}", A),
     )
-    yield _case("many", "two-hops", TWO, node("root", {}, *hop))
+    yield ("two-hops", TWO, node("root", {}, *hop))
 
 
 PROMPTS: Mapping[str, tuple[str | None, str]] = {
@@ -387,10 +381,7 @@ PROMPTS: Mapping[str, tuple[str | None, str]] = {
         "使用 <Data></Data> 标记中的内容作为你的知识回答问题:\n\n"
         f'<Data>\n{PAID}\n\n{UNUSED}\n</Data>\n\n问题:"{Q}"',
     ),
-    "chinese-numbered": (
-        "你是客服。请依据以下资料回答用户。\n资料1: " + PAID + "\n资料2: " + UNUSED,
-        Q,
-    ),
+    "chinese-numbered": ("你是客服。请依据以下资料回答用户。\n资料1: " + PAID + "\n资料2: " + UNUSED, Q),
     "ragflow": (
         (
             "You are an intelligent assistant. Please summarize the content of the knowledge base to answer the "
@@ -437,22 +428,15 @@ PROMPTS: Mapping[str, tuple[str | None, str]] = {
 }
 
 
-def prompts() -> Iterator[Case]:
+def prompts() -> Iterator[Found]:
     """Passages in prompts of other shapes and languages."""
     for name, (system, user) in PROMPTS.items():
         if user:
-            yield _case("prompt", name, TWO, prompt_only(system, user))
+            yield (name, TWO, prompt_only(system, user))
     answer = "Answer from the context only."
     held = f"Context:\n{PAID}\n\n{UNUSED}"
-    yield _case(
-        "prompt", "developer", TWO, chat([parts("developer", f"{answer}\n\n{held}"), parts("user", Q)], A)
-    )
-    yield _case(
-        "prompt",
-        "second-system",
-        TWO,
-        chat([parts("system", answer), parts("system", held), parts("user", Q)], A),
-    )
+    yield ("developer", TWO, chat([parts("developer", f"{answer}\n\n{held}"), parts("user", Q)], A))
+    yield ("second-system", TWO, chat([parts("system", answer), parts("system", held), parts("user", Q)], A))
     ids = {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.retrieval.query.text": Q,
@@ -468,15 +452,13 @@ def prompts() -> Iterator[Case]:
         ("ids-paragraphs", f"Be polite.\n\nWhat we know:\n\n{PAID}\n\n{UNUSED}"),
     ):
         wanted = replace(named, chunks=(UNUSED, PAID), ids=("b", "a")) if name == "ids-json" else named
-        yield _case(
-            "prompt",
+        yield (
             name,
             wanted,
             node("app", {}, node("retrieval", ids), chat([parts("system", prompt), parts("user", Q)], A)),
         )
     hidden = node("Qdrant.search", {"db.system": "qdrant", "db.operation": "search"})
-    yield _case(
-        "prompt",
+    yield (
         "no-results",
         ONE,
         node(
@@ -488,10 +470,9 @@ def prompts() -> Iterator[Case]:
     )
 
 
-def hosted() -> Iterator[Case]:
+def hosted() -> Iterator[Found]:
     """Retrieval inside the model's call."""
-    yield _case(
-        "hosted",
+    yield (
         "responses-items",
         ONE,
         node(
@@ -513,17 +494,16 @@ def hosted() -> Iterator[Case]:
         "id": "w",
         "response": {"content": [{"title": "p", "url": "u", "content": PAID}]},
     }
-    yield _case("hosted", "web-search", ONE, chat([parts("user", Q)], parts("assistant", web, A)))
+    yield ("web-search", ONE, chat([parts("user", Q)], parts("assistant", web, A)))
     result = {
         "type": "search_result",
         "source": "s",
         "title": "t",
         "content": [{"type": "text", "text": PAID}],
     }
-    yield _case("hosted", "search-result", ONE, chat([parts("user", result, Q)], A))
+    yield ("search-result", ONE, chat([parts("user", result, Q)], A))
     document = {"type": "document", "source": {"type": "text", "data": PAID}, "title": "Policy"}
-    yield _case(
-        "hosted",
+    yield (
         "langfuse-documents",
         ONE,
         node(
@@ -537,8 +517,7 @@ def hosted() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "hosted",
+    yield (
         "cohere-request",
         ONE,
         node(
@@ -555,7 +534,7 @@ def hosted() -> Iterator[Case]:
     )
 
 
-def clocks() -> Iterator[Case]:
+def clocks() -> Iterator[Found]:
     """Clocks of services that differ."""
     for name, shift in (("ahead", 40), ("behind", -40), ("seconds", 3)):
         server = node(
@@ -567,14 +546,12 @@ def clocks() -> Iterator[Case]:
             service="search",
         )
         client = node("POST", {}, server, at=(2, 3), kind=SpanKind.CLIENT)
-        yield _case(
-            "clock", name, ONE, oi("CHAIN", Q, A, client, oi_llm(f"{Q}", A, at=(3.5, 4.5)), at=(1, 5))
-        )
+        yield (name, ONE, oi("CHAIN", Q, A, client, oi_llm(f"{Q}", A, at=(3.5, 4.5)), at=(1, 5)))
     other = oi_retriever(Q, PAID, at=(90, 91), service="search")
-    yield _case("clock", "no-server", ONE, oi("CHAIN", Q, A, other, oi_llm(Q, A, at=(3.5, 4.5)), at=(1, 5)))
+    yield ("no-server", ONE, oi("CHAIN", Q, A, other, oi_llm(Q, A, at=(3.5, 4.5)), at=(1, 5)))
 
 
-def wrapped() -> Iterator[Case]:
+def wrapped() -> Iterator[Found]:
     """Answers in envelopes."""
     for name, said in (
         ("response", dumped({"response": A, "citations": [1, 2]})),
@@ -588,12 +565,9 @@ def wrapped() -> Iterator[Case]:
         ("dspy", f"[[ ## rationale ## ]]\nSo it says.\n\n[[ ## answer ## ]]\n{A}\n\n[[ ## completed ## ]]"),
         ("answer-tags", f"<scratchpad>hm</scratchpad>\n<answer>\n{A}\n</answer>"),
     ):
-        yield _case(
-            "wrapped", name, ONE, prompt_only(f"Answer from the context only.\n\nContext:\n{PAID}", Q, said)
-        )
+        yield (name, ONE, prompt_only(f"Answer from the context only.\n\nContext:\n{PAID}", Q, said))
     thought = parts("assistant", {"type": "reasoning", "content": "It is 14."}, A)
-    yield _case(
-        "wrapped",
+    yield (
         "reasoning-part",
         ONE,
         chat(
@@ -602,7 +576,7 @@ def wrapped() -> Iterator[Case]:
     )
 
 
-def envelopes() -> Iterator[Case]:
+def envelopes() -> Iterator[Found]:
     """Results of tools in envelopes of their own."""
     for name, result in (
         ("hits", {"hits": [{"id": "a", "text": PAID}], "total": 1}),
@@ -614,16 +588,27 @@ def envelopes() -> Iterator[Case]:
         ("azure", {"value": [{"@search.score": 1.5, "chunk_id": "a", "chunk": PAID}]}),
         ("text", PAID),
     ):
-        yield _case(
-            "envelope",
-            name,
-            ONE,
-            chat([parts("user", Q)], A, tool("search_docs", result), operation="invoke_agent"),
-        )
+        yield (name, ONE, chat([parts("user", Q)], A, tool("search_docs", result), operation="invoke_agent"))
+    for name, output in (
+        ("list", dumped([{"page_content": PAID, "metadata": {}}])),
+        ("results", dumped({"results": [{"text": PAID, "score": 0.5}]})),
+        ("texts", dumped([PAID])),
+        ("mcp", dumped({"response": [{"type": "text", "text": dumped({"pageContent": PAID})}]})),
+        ("n8n", dumped([[{"json": {"documents": [{"content": PAID}]}, "pairedItem": 0}]])),
+        ("pair", dumped([[{"page_content": PAID}, 0.3]])),
+        ("rows", dumped([[1, PAID, 0.8]])),
+        ("by-id", dumped({"a": PAID})),
+        ("repr", f"[Document(metadata={{'source': 'a.md'}}, page_content='{PAID}')]"),
+        ("graphql", dumped({"data": {"Get": {"Docs": [{"content": PAID}]}}})),
+        ("text", PAID),
+    ):
+        found = {"openinference.span.kind": "RETRIEVER", "input.value": Q, "output.value": output}
+        yield f"retriever-{name}", ONE, oi("CHAIN", Q, A, node("retriever", found), oi_llm(Q, A))
 
 
-def streams() -> Iterator[Case]:
-    """Answers that are a part of what the user would have got."""
+def streams() -> Iterator[Found]:
+    """Answers that are a part of what the user would have got, and streams that were recorded as they came."""
+    yield from _recorded_streams()
     system = parts("system", f"Answer from the context only.\n\nContext:\n{PAID}")
     left = Expected(incomplete="reader")
     failed = Expected(incomplete="error")
@@ -632,8 +617,7 @@ def streams() -> Iterator[Case]:
         ("exception", {"exception.type": "asyncio.exceptions.CancelledError", "exception.message": ""}),
     )
     broken = (("exception", {"exception.type": "openai.APIConnectionError", "exception.message": "reset"}),)
-    yield _case(
-        "stream",
+    yield (
         "cancelled-root",
         left,
         oi(
@@ -646,14 +630,12 @@ def streams() -> Iterator[Case]:
             status=StatusCode.ERROR,
         ),
     )
-    yield _case(
-        "stream",
+    yield (
         "cancelled-below",
         left,
         oi("CHAIN", Q, "Refunds", oi_retriever(Q, PAID), oi_llm(Q, "Refunds", events=cancelled)),
     )
-    yield _case(
-        "stream",
+    yield (
         "generator-exit",
         left,
         chat(
@@ -664,8 +646,7 @@ def streams() -> Iterator[Case]:
             attributes={"gen_ai.request.stream": True},
         ),
     )
-    yield _case(
-        "stream",
+    yield (
         "failed",
         failed,
         oi(
@@ -678,8 +659,7 @@ def streams() -> Iterator[Case]:
             status=StatusCode.ERROR,
         ),
     )
-    yield _case(
-        "stream",
+    yield (
         "failed-model",
         failed,
         oi(
@@ -697,14 +677,13 @@ def streams() -> Iterator[Case]:
     ):
         hung_up = (("exception", {"exception.type": error}),)
         model = oi_llm(Q, "Refunds ta", events=hung_up, status=StatusCode.ERROR)
-        yield _case("stream", f"server-{error}", failed, oi("CHAIN", Q, None, oi_retriever(Q, PAID), model))
+        yield (f"server-{error}", failed, oi("CHAIN", Q, None, oi_retriever(Q, PAID), model))
     whole = oi("CHAIN", Q, A, oi_retriever(Q, PAID), oi_llm(Q, A))
     later = node("send mail", events=broken, status=StatusCode.ERROR)
     served = node("POST /ask", {}, whole, later, events=broken, status=StatusCode.ERROR)
-    yield _case("stream", "whole-before-another-error", ONE, served)
-    yield _case("stream", "null", None, oi("CHAIN", Q, "null", oi_retriever(Q, PAID)))
-    yield _case(
-        "stream",
+    yield ("whole-before-another-error", ONE, served)
+    yield ("null", None, oi("CHAIN", Q, "null", oi_retriever(Q, PAID)))
+    yield (
         "retried",
         ONE,
         oi(
@@ -716,30 +695,19 @@ def streams() -> Iterator[Case]:
             oi_llm(Q, A),
         ),
     )
-    yield _case(
-        "stream",
-        "dropped",
-        dropped,
-        oi("CHAIN", Q, None, oi_retriever(Q, PAID), dropped=12),
-    )
+    yield ("dropped", dropped, oi("CHAIN", Q, None, oi_retriever(Q, PAID), dropped=12))
 
 
-def negatives() -> Iterator[Case]:
+def negatives() -> Iterator[Found]:
     """What is no RAG call."""
     hello = "Hello! How can I help you?"
     rules = "You are a helpful assistant.\n\nRules:\n1. Be brief and polite to everyone.\n2. Never invent any facts."
-    yield _case("negative", "otel-chat", None, prompt_only(rules, "Tell me a joke.", hello))
-    yield _case("negative", "oi-chat", None, oi("CHAIN", "Hi", hello, oi_llm("Hi", hello)))
+    yield ("otel-chat", None, prompt_only(rules, "Tell me a joke.", hello))
+    yield ("oi-chat", None, oi("CHAIN", "Hi", hello, oi_llm("Hi", hello)))
     german = "Du bist ein freundlicher Assistent.\n\nRegeln:\n- Sei kurz.\n- Beantworte jede Frage höflich."
-    yield _case("negative", "german-chat", None, prompt_only(german, "Wie geht es dir?", "Gut, danke."))
-    yield _case(
-        "negative",
-        "chinese-chat",
-        None,
-        prompt_only("你是一个有用的助手。请用中文回答问题。", "你好吗?", "我很好。"),
-    )
-    yield _case(
-        "negative",
+    yield ("german-chat", None, prompt_only(german, "Wie geht es dir?", "Gut, danke."))
+    yield ("chinese-chat", None, prompt_only("你是一个有用的助手。请用中文回答问题。", "你好吗?", "我很好。"))
+    yield (
         "langfuse-chat",
         None,
         node(
@@ -751,8 +719,7 @@ def negatives() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "mlflow-chat",
         None,
         node(
@@ -764,8 +731,7 @@ def negatives() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "vercel-chat",
         None,
         node(
@@ -777,8 +743,7 @@ def negatives() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "traceloop-chat",
         None,
         node(
@@ -791,8 +756,7 @@ def negatives() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "genkit-flow",
         None,
         node(
@@ -801,14 +765,12 @@ def negatives() -> Iterator[Case]:
         ),
     )
     weather = tool("get_weather", {"temperature": 20, "text": "sunny"}, {"city": "Bonn"})
-    yield _case(
-        "negative",
+    yield (
         "otel-agent",
         None,
         chat([parts("user", "Weather?")], "It is sunny.", weather, operation="invoke_agent"),
     )
-    yield _case(
-        "negative",
+    yield (
         "oi-agent",
         None,
         oi(
@@ -826,8 +788,7 @@ def negatives() -> Iterator[Case]:
             oi_llm("Add", "It is 3."),
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "strands-agent",
         None,
         node(
@@ -844,14 +805,12 @@ def negatives() -> Iterator[Case]:
             ),
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "title",
         None,
         prompt_only(None, f"Generate a title for this chat.\nUSER: {Q}\nASSISTANT: {A}", "Refunds"),
     )
-    yield _case(
-        "negative",
+    yield (
         "title-german",
         None,
         chat(
@@ -863,8 +822,7 @@ def negatives() -> Iterator[Case]:
             "Dauer der Erstattung",
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "tags",
         None,
         chat(
@@ -876,60 +834,43 @@ def negatives() -> Iterator[Case]:
             '{"tags": ["refund"]}',
         ),
     )
-    yield _case(
-        "negative", "guardrail", None, oi("GUARDRAIL", A, "pass", oi_llm(f"Is this safe? {A}", "yes"))
-    )
-    yield _case(
-        "negative",
+    yield ("guardrail", None, oi("GUARDRAIL", A, "pass", oi_llm(f"Is this safe? {A}", "yes")))
+    yield (
         "guardrail-alone",
         None,
         prompt_only("You check messages against our policy.", f'Message: "{A}"', "allowed"),
     )
-    yield _case(
-        "negative", "rewrite", None, prompt_only("Rewrite the question for search.", Q, "refund duration")
-    )
-    yield _case(
-        "negative",
+    yield ("rewrite", None, prompt_only("Rewrite the question for search.", Q, "refund duration"))
+    yield (
         "translate",
         None,
         prompt_only("Translate the text to German.", PAID, "Erstattungen dauern 14 Tage."),
     )
-    yield _case(
-        "negative",
+    yield (
         "translate-tags",
         None,
         prompt_only(None, f"Übersetze ins Englische:\n<text>\n{PAID}\n</text>", PAID),
     )
-    yield _case(
-        "negative",
-        "summarize",
-        None,
-        prompt_only("Summarize the text.", f"{PAID}\n\n{UNUSED}", "Refunds are paid."),
-    )
-    yield _case(
-        "negative", "extract-json", None, prompt_only("Extract the fields as JSON.", PAID, '{"days": 14}')
-    )
+    yield ("summarize", None, prompt_only("Summarize the text.", f"{PAID}\n\n{UNUSED}", "Refunds are paid."))
+    yield ("extract-json", None, prompt_only("Extract the fields as JSON.", PAID, '{"days": 14}'))
     split = {
         "traceloop.span.kind": "workflow",
         "traceloop.entity.name": "SentenceSplitter.workflow",
         "traceloop.entity.input": dumped({"text": PAID}),
         "traceloop.entity.output": dumped({"nodes": [PAID]}),
     }
-    yield _case("negative", "ingestion-traceloop", None, node("SentenceSplitter.workflow", split))
-    yield _case(
-        "negative",
+    yield ("ingestion-traceloop", None, node("SentenceSplitter.workflow", split))
+    yield (
         "ingestion-oi",
         None,
         oi("CHAIN", {"files": ["a.md"]}, {"stored": 12}, oi("EMBEDDING", PAID, None), name="ingest"),
     )
-    yield _case(
-        "negative",
+    yield (
         "ingestion-splitter",
         None,
         oi("CHAIN", PAID, {"chunks": [{"text": PAID}]}, name="RecursiveCharacterTextSplitter"),
     )
-    yield _case(
-        "negative",
+    yield (
         "ingestion-enriched",
         None,
         oi(
@@ -944,9 +885,8 @@ def negatives() -> Iterator[Case]:
         f"Given the claims and the context, give verdicts.\nClaims: {A}\nContext: {PAID}",
         '{"verdicts": [{"verdict": "no"}]}',
     )
-    yield _case("negative", "deepeval", None, oi("CHAIN", row, {"score": 0.0}, judge, name="Faithfulness"))
-    yield _case(
-        "negative",
+    yield ("deepeval", None, oi("CHAIN", row, {"score": 0.0}, judge, name="Faithfulness"))
+    yield (
         "evaluator-langfuse",
         None,
         node(
@@ -959,8 +899,7 @@ def negatives() -> Iterator[Case]:
             judge,
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "ragas-camel",
         None,
         oi(
@@ -970,8 +909,7 @@ def negatives() -> Iterator[Case]:
             judge,
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "judge-alone",
         None,
         prompt_only(
@@ -980,8 +918,7 @@ def negatives() -> Iterator[Case]:
             '{"supported": false}',
         ),
     )
-    yield _case(
-        "negative",
+    yield (
         "trulens-eval",
         None,
         node(
@@ -994,19 +931,78 @@ def held() -> tuple[Case, ...]:
     """Return all cases, by kind."""
     from tests.reading.producers import producers
 
-    return tuple(
-        case
-        for kind in (
-            answers,
-            many,
-            prompts,
-            hosted,
-            clocks,
-            wrapped,
-            envelopes,
-            streams,
-            producers,
-            negatives,
-        )
-        for case in kind()
-    )
+    kinds = {
+        "answer": answers(),
+        "many": many(),
+        "prompt": prompts(),
+        "hosted": hosted(),
+        "clock": clocks(),
+        "wrapped": wrapped(),
+        "envelope": envelopes(),
+        "stream": streams(),
+        "producer": producers(),
+        "negative": negatives(),
+    }
+    return tuple(case for kind, found in kinds.items() for case in cases_of(kind, found))
+
+
+def _recorded_streams() -> Iterator[Found]:
+    """The events of a model's stream, as lists, lines of JSON and server-sent events; whole, and without an end."""
+    pieces = [each + " " for each in A.split(" ")[:-1]] + [A.split(" ")[-1]]
+    openai = [
+        {"choices": [{"index": 0, "delta": {"content": each}, "finish_reason": None}]} for each in pieces
+    ]
+    openai.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    anthropic: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}}
+    ]
+    anthropic += [
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": each}} for each in pieces
+    ]
+    anthropic += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    responses = [{"type": "response.output_text.delta", "delta": each} for each in pieces]
+    responses += [{"type": "response.completed", "response": {"id": "r"}}]
+    ollama = [{"message": {"role": "assistant", "content": each}, "done": False} for each in pieces]
+    ollama += [{"message": {"role": "assistant", "content": ""}, "done": True}]
+    gemini = [
+        {"candidates": [{"content": {"parts": [{"text": each}]}, "finishReason": None}]} for each in pieces
+    ]
+    gemini[-1]["candidates"][0]["finishReason"] = "STOP"
+    bedrock = [{"contentBlockDelta": {"delta": {"text": each}}} for each in pieces]
+    bedrock += [{"messageStop": {"stopReason": "end_turn"}}]
+    vercel = [*({"type": "text-delta", "id": "1", "delta": each} for each in pieces), {"type": "finish"}]
+    cohere = [{"type": "content-delta", "delta": {"message": {"content": {"text": each}}}} for each in pieces]
+    cohere += [{"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}]
+    langchain = [{"type": "AIMessageChunk", "content": each} for each in pieces]
+    own = [{"token": each} for each in pieces]
+    cut = Expected(incomplete="breaks off before its end")
+    for name, events, ends in (
+        ("openai", openai, True),
+        ("anthropic", anthropic, True),
+        ("responses", responses, True),
+        ("ollama", ollama, True),
+        ("gemini", gemini, True),
+        ("bedrock", bedrock, True),
+        ("vercel", vercel, True),
+        ("cohere", cohere, True),
+        ("langchain", langchain, False),
+    ):
+        yield _streamed(f"list-{name}", dumped(events), ONE)
+        if ends:
+            yield _streamed(f"half-{name}", dumped(events[:3]), cut)
+    yield _streamed("lines", "\n".join(map(json.dumps, ollama)), ONE)
+    yield _streamed("sse", _sse(openai) + "data: [DONE]\n\n", ONE)
+    yield _streamed("sse-half", _sse(openai[:3]), cut)
+    yield _streamed("sse-named", "".join(f"event: {e['type']}\n{_sse([e])}" for e in anthropic), ONE)
+    yield _streamed("sse-own", _sse(own), ONE)
+    yield _streamed("sse-text", "".join(f"data: {each}\n\n" for each in pieces), ONE)
+    yield _streamed("tokens", dumped(pieces), ONE)
+
+
+def _sse(events: Sequence[object]) -> str:
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in events)
+
+
+def _streamed(name: str, output: str, expected: Expected) -> Found:
+    model = {"openinference.span.kind": "LLM", "input.value": Q, "output.value": output}
+    return name, expected, oi("CHAIN", Q, None, oi_retriever(Q, PAID), node("llm", model))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.reading.cases import PAID, UNUSED, A, Case, Expected, Q
-from tests.reading.kinds import BOTH, ONE, TWO, _case, chat, dumped, node, parts
+from tests.reading.cases import PAID, UNUSED, A, Expected, Q
+from tests.reading.kinds import BOTH, ONE, TWO, Found, chat, dumped, node, parts
 
 
-def producers() -> Iterator[Case]:
+def producers() -> Iterator[Found]:
     """One case for each form of a producer that is not in the reported cases."""
     yield from _adk()
     yield from _trulens_and_genkit()
@@ -17,7 +17,7 @@ def producers() -> Iterator[Case]:
     yield from _others()
 
 
-def _adk() -> Iterator[Case]:
+def _adk() -> Iterator[Found]:
     camel = {
         "gen_ai.system": "gcp.vertex.agent",
         "gen_ai.request.model": "gemini",
@@ -45,7 +45,7 @@ def _adk() -> Iterator[Case]:
         ),
         "gcp.vertex.agent.llm_response": dumped({"content": {"parts": [{"text": A}], "role": "model"}}),
     }
-    yield _case("producer", "adk-no-tool-span", ONE, node("invocation", {}, node("call_llm", camel)))
+    yield ("adk-no-tool-span", ONE, node("invocation", {}, node("call_llm", camel)))
     result = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "retrieve_policies",
@@ -56,18 +56,16 @@ def _adk() -> Iterator[Case]:
         **camel,
         "gcp.vertex.agent.llm_request": dumped({"contents": [{"role": "user", "parts": [{"text": Q}]}]}),
     }
-    yield _case(
-        "producer",
+    yield (
         "adk-list",
         TWO,
         node("invocation", {}, node("execute_tool retrieve_policies", result), node("call_llm", last)),
     )
 
 
-def _trulens_and_genkit() -> Iterator[Case]:
+def _trulens_and_genkit() -> Iterator[Found]:
     o = "ai.observability"
-    yield _case(
-        "producer",
+    yield (
         "trulens-rerank",
         ONE,
         node(
@@ -85,8 +83,7 @@ def _trulens_and_genkit() -> Iterator[Case]:
             node("g", {f"{o}.span_type": "generation", f"{o}.call.return": A}),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "trulens-returns",
         TWO,
         node(
@@ -95,8 +92,7 @@ def _trulens_and_genkit() -> Iterator[Case]:
             node("r", {f"{o}.span_type": "retrieval", f"{o}.call.return": BOTH}),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "genkit-object",
         TWO,
         node(
@@ -116,8 +112,7 @@ def _trulens_and_genkit() -> Iterator[Case]:
             ),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "genkit-reranker",
         ONE,
         node(
@@ -144,7 +139,7 @@ def _trulens_and_genkit() -> Iterator[Case]:
     )
 
 
-def _events() -> Iterator[Case]:
+def _events() -> Iterator[Found]:
     answer = "Answer from the context only.\n\nContext:\n" + PAID
     for name, body in (
         (
@@ -159,8 +154,7 @@ def _events() -> Iterator[Case]:
             "plain-events": {"message": dumped({"role": "assistant", "content": A}), "index": 0},
             "json-events": {"message": dumped([{"type": "text", "text": A}])},
         }[name]
-        yield _case(
-            "producer",
+        yield (
             name,
             ONE,
             node(
@@ -178,8 +172,7 @@ def _events() -> Iterator[Case]:
         "gen_ai.system_instructions": dumped([{"type": "text", "content": answer}]),
         "gen_ai.output.messages": dumped([parts("assistant", A)]),
     }
-    yield _case(
-        "producer",
+    yield (
         "details-event",
         ONE,
         node(
@@ -190,7 +183,7 @@ def _events() -> Iterator[Case]:
     )
 
 
-def _operations() -> Iterator[Case]:
+def _operations() -> Iterator[Found]:
     answer = "Answer from the context only.\n\nContext:\n" + PAID
     for operation in (
         "aresponses",
@@ -200,14 +193,12 @@ def _operations() -> Iterator[Case]:
         "responses",
         "llm_call",
     ):
-        yield _case(
-            "producer",
+        yield (
             f"operation-{operation}",
             ONE,
             node("POST", {}, chat([parts("system", answer), parts("user", Q)], A, operation=operation)),
         )
-    yield _case(
-        "producer",
+    yield (
         "litellm-flat",
         ONE,
         node(
@@ -225,9 +216,8 @@ def _operations() -> Iterator[Case]:
     )
 
 
-def _others() -> Iterator[Case]:
-    yield _case(
-        "producer",
+def _others() -> Iterator[Found]:
+    yield (
         "alibaba-flat",
         TWO,
         node(
@@ -245,8 +235,7 @@ def _others() -> Iterator[Case]:
             node("l", {"gen_ai.span.kind": "LLM", "input.value": Q, "output.value": A}),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "dify-messages",
         ONE,
         node(
@@ -274,8 +263,7 @@ def _others() -> Iterator[Case]:
             ),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "logfire-anthropic",
         ONE,
         node(
@@ -292,8 +280,7 @@ def _others() -> Iterator[Case]:
             },
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "logfire-stream",
         ONE,
         node(
@@ -327,14 +314,12 @@ def _others() -> Iterator[Case]:
         {"event.name": "gen_ai.tool.message", "role": "tool", "id": "1", "content": PAID},
         {"event.name": "gen_ai.choice", "index": 0, "message": {"role": "assistant", "content": A}},
     ]
-    yield _case(
-        "producer",
+    yield (
         "pydantic-chat-events",
         ONE,
         node("chat m", {"gen_ai.operation.name": "chat", "events": dumped(events)}, scope="pydantic-ai"),
     )
-    yield _case(
-        "producer",
+    yield (
         "spring-event",
         TWO,
         node(
@@ -364,8 +349,7 @@ def _others() -> Iterator[Case]:
             ),
         ),
     )
-    yield _case(
-        "producer",
+    yield (
         "mastra-graph",
         Expected(chunks=BOTH, ids=("1", "2")),
         chat(

@@ -28,10 +28,8 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.backends.pgbouncer import running_pgbouncer
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually, free_ports
-from tests.soak.fates import Fates, differences
-from tests.soak.judge import moody_judge
-from tests.soak.running import KEY
-from tests.soak.sink import FlakySink
+from tests.soak.fates import Fates, FlakySink, differences
+from tests.soak.judge import KEY, moody_judge
 from tests.soak.traffic import Traffic
 
 _PAUSED_S = 40.0
@@ -46,6 +44,8 @@ class Member:
     folder: Path
     config: Mapping[str, Any]
     role: str
+    ports: tuple[int, int]
+    """Of gRPC and HTTP."""
     running: CollectorProcess | None = None
     stack: ExitStack = field(default_factory=ExitStack)
 
@@ -134,20 +134,8 @@ class Faults:
         self.database.start()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What came of it."""
-
-    sent: Mapping[str, int]
-    done: Mapping[str, int]
-    ended: Mapping[str, int]
-    """Answers, by how they ended."""
-    carriers: int
-    faults: Sequence[str]
-
-
-def soak_cluster(folder: Path, *, seconds: float, a_second: float, down_s: float, seed: int = 1) -> Report:
-    """Run it; logs stay in the folder."""
+def soak_cluster(folder: Path, *, seconds: float, a_second: float, down_s: float, seed: int) -> Iterator[str]:
+    """Run it, print what was sent and done, and yield what should not be so; logs stay in the folder."""
     os.environ[KEY] = "not-a-key"
     sink = FlakySink()
     sink.start()
@@ -155,14 +143,8 @@ def soak_cluster(folder: Path, *, seconds: float, a_second: float, down_s: float
         direct = database.new_database()
         fates = Fates(store=PostgresServer(direct))
         with running_pgbouncer(direct) as url, _members(folder, url, judge, sink) as members:
-            at = [each.config["receive"] for each in members if each.role == "ingest"]
-            ports = [tuple(int(where[kind].rpartition(":")[2]) for kind in ("grpc", "http")) for where in at]
-            traffic = Traffic(
-                ports=[(grpc, http) for grpc, http in ports],
-                random=Random(seed),
-                linger_s=_LINGER_S,
-                patience_s=300,
-            )
+            ports = [each.ports for each in members if each.role == "ingest"]
+            traffic = Traffic(ports=ports, random=Random(seed), linger_s=_LINGER_S, patience_s=300)
             faults = Faults(
                 members=members, database=database, url=direct, random=Random(seed), down_s=down_s
             )
@@ -172,25 +154,16 @@ def soak_cluster(folder: Path, *, seconds: float, a_second: float, down_s: float
         fates.look()
         ledger = take_stock(fates.store)
     sink.stop()
-    torn = traffic.sent["answers torn apart"]
-    found = [
-        *(f"{number} times a collector answered {what}" for what, number in traffic.unexpected.items()),
-        *(f"a collector ended with exit code {code}" for code in codes if code),
-        *([] if ledger.adds_up else ["the ledger does not add up"]),
-        *(
-            []
-            if 0 <= ledger.seen - traffic.sent["answers"] <= torn
-            else [f"{traffic.sent['answers']} answers were sent, and {ledger.seen} are accounted for"]
-        ),
-        *differences(traffic.answers, fates, sink.arrived),
-    ]
-    return Report(
-        sent=traffic.sent,
-        done=faults.done,
-        ended=ledger.by(lambda account: account.state),
-        carriers=len(sink.arrived),
-        faults=found,
-    )
+    told = {"sent": traffic.sent, "done": faults.done, "answers": ledger.by(lambda account: account.state)}
+    for name, numbers in told.items():
+        print(f"{name}:", ", ".join(f"{what} {number}" for what, number in sorted(numbers.items())))
+    print(f"carriers: {len(sink.arrived)}")
+    yield from (f"{number} times a collector answered {what}" for what, number in traffic.unexpected.items())
+    yield from (f"a collector ended with exit code {code}" for code in codes if code)
+    if not ledger.adds_up:
+        yield "the ledger does not add up"
+    yield from traffic.differs_from(ledger)
+    yield from differences(traffic.answers, fates, sink.arrived)
 
 
 async def _load(
@@ -214,26 +187,26 @@ def _pending(store: PostgresServer) -> int:
 
 @contextmanager
 def _members(folder: Path, url: str, judge: str, sink: FlakySink) -> Iterator[Sequence[Member]]:
-    members = []
-    for number, role in enumerate(("ingest", "ingest", "ingest", "evaluate", "evaluate", "evaluate")):
-        grpc, http = free_ports(2)
-        place = folder / f"{role}-{number}"
-        place.mkdir(parents=True)
-        config = {
-            "receive": {"grpc": f"127.0.0.1:{grpc}", "http": f"127.0.0.1:{http}"},
-            "assemble": {"quiet_period": "1s", "deadline": "10s", "linger": f"{_LINGER_S:.0f}s"},
-            "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": KEY, "timeout": "1s"},
-            "evaluate": {"retry_delays": ["1s", "3s", "10s", "30s", "60s"]},
-            "export": [{"endpoint": sink.endpoint}],
-            "store": {"url": url, "retention": "2h"},
-            "telemetry": {"listen": "127.0.0.1:0"},
-            "log_format": "json",
-        }
-        members.append(Member(folder=place, config=config, role=role))
     with ExitStack() as stack:
-        for member in members:
+        members = []
+        for number, role in enumerate(("ingest", "ingest", "ingest", "evaluate", "evaluate", "evaluate")):
+            grpc, http = ports = free_ports(2)
+            place = folder / f"{role}-{number}"
+            place.mkdir(parents=True)
+            config = {
+                "receive": {"grpc": f"127.0.0.1:{grpc}", "http": f"127.0.0.1:{http}"},
+                "assemble": {"quiet_period": "1s", "deadline": "10s", "linger": f"{_LINGER_S:.0f}s"},
+                "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": KEY, "timeout": "1s"},
+                "evaluate": {"retry_delays": ["1s", "3s", "10s", "30s", "60s"]},
+                "export": [{"endpoint": sink.endpoint}],
+                "store": {"url": url, "retention": "2h"},
+                "telemetry": {"listen": "127.0.0.1:0"},
+                "log_format": "json",
+            }
+            member = Member(folder=place, config=config, role=role, ports=(ports[0], ports[1]))
             stack.callback(member.stack.close)
             member.start()
+            members.append(member)
         yield members
 
 
@@ -245,20 +218,14 @@ def main() -> int:
     parser.add_argument("--down", type=float, default=60.0, help="seconds that the database is stopped for")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
-    options = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        report = soak_cluster(
-            options.keep or Path(temporary),
-            seconds=60 * options.minutes,
-            a_second=options.rate,
-            down_s=options.down,
-            seed=options.seed,
-        )
-    for name, numbers in (("sent", report.sent), ("done", report.done), ("answers", report.ended)):
-        print(f"{name}:", ", ".join(f"{what} {number}" for what, number in sorted(numbers.items())))
-    print(f"carriers: {report.carriers}")
-    print("\n".join(report.faults or ["acknowledged = ended = carried = the ledger, one by one"]))
-    return 1 if report.faults else 0
+        folder, seconds = given.keep or Path(temporary), 60 * given.minutes
+        faults = [
+            *soak_cluster(folder, seconds=seconds, a_second=given.rate, down_s=given.down, seed=given.seed)
+        ]
+    print("\n".join(faults or ["acknowledged = ended = carried = the ledger, one by one"]))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

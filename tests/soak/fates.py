@@ -1,16 +1,104 @@
-"""What the store says became of each answer, read while its row lives, beside what came of it."""
+"""What the store says became of each answer, and what came of it at a back end that goes away for a while."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragtrace_collector.store.database import Database
-from tests.soak.sink import Arrived, SpanId
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-__all__ = ["Fate", "Fates", "differences"]
+from ragtrace import semconv
+from ragtrace_collector.store.database import Database
+from tests.backends.process import free_ports
+
+_UP_S, _DOWN_S = 40.0, 5.0
+
+
+class SpanId(NamedTuple):
+    """A span, in hex."""
+
+    trace_id: str
+    span_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Arrived:
+    """What came under the id of one carrier."""
+
+    target: str
+    """The span id of the answer that it is about."""
+    scores: int
+    digests: set[bytes] = field(default_factory=set)
+    """One, however often it was sent, unless spans of several contents came."""
+
+
+class FlakySink(TraceServiceServicer):
+    """An OTLP/gRPC receiver on one port, up and down again."""
+
+    def __init__(self) -> None:
+        (port,) = free_ports(1)
+        self.endpoint = f"127.0.0.1:{port}"
+        self.arrived: dict[SpanId, Arrived] = {}
+        """By the carrier's ids: the same one may come twice."""
+        self._server: grpc.Server | None = None
+
+    def Export(  # noqa: N802 -- the name in the proto file
+        self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> ExportTraceServiceResponse:
+        for resource in request.resource_spans:
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    self._keep(span)
+        return ExportTraceServiceResponse()
+
+    def _keep(self, span: Span) -> None:
+        keys = [attribute.key for attribute in span.attributes]
+        came = self.arrived.setdefault(
+            SpanId(span.trace_id.hex(), span.span_id.hex()),
+            Arrived(
+                target=span.parent_span_id.hex(),
+                scores=sum(key.startswith(semconv.SCORE_PREFIX) for key in keys),
+            ),
+        )
+        came.digests.add(hashlib.sha256(span.SerializeToString(deterministic=True)).digest()[:8])
+
+    def start(self) -> None:
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=2))
+        add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        self._server.add_insecure_port(self.endpoint)
+        self._server.start()
+
+    def stop(self) -> None:
+        """Go away: connections are cut."""
+        if self._server is not None:
+            self._server.stop(grace=None).wait(timeout=10)
+            self._server = None
+
+    async def come_and_go(self) -> None:
+        """Be up and down by turns, until cancelled; then up."""
+        try:
+            while True:
+                await asyncio.sleep(_UP_S)
+                await asyncio.to_thread(self.stop)
+                await asyncio.sleep(_DOWN_S)
+                await asyncio.to_thread(self.start)
+        finally:
+            if self._server is None:
+                self.start()
+
 
 _MOST_NAMED = 3
 _PAUSE_S = 2.0
@@ -41,7 +129,6 @@ class Fates:
             await asyncio.sleep(_PAUSE_S)
 
     def look(self) -> None:
-        """Read all rows."""
         with self.store.reading() as db:
             rows = db.execute("SELECT trace_id, span_id, state, stands, carrier FROM job").fetchall()
         self.pending = {SpanId(*row[:2]) for row in rows if row[2] != "ended"}
@@ -78,7 +165,8 @@ def differences(sent: Iterable[SpanId], fates: Fates, arrived: Mapping[SpanId, A
         },
     )
     yield from _named(
-        "carriers came twice, and not alike", {each for each, came in arrived.items() if came.forms > 1}
+        "carriers came twice, and not alike",
+        {each for each, came in arrived.items() if len(came.digests) > 1},
     )
 
 

@@ -27,7 +27,7 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.postgres_server import running_postgres
 from tests.backends.process import eventually, free_ports, is_listening
 from tests.rag_spans import rag_trace
-from tests.soak.running import KEY
+from tests.soak.judge import KEY
 
 _AT_ONCE: Final = 64
 _JUDGE_S: Final = 0.5
@@ -139,21 +139,23 @@ def _serve(port: int) -> None:
 
 
 def _response(reply: object) -> bytes:
-    message = {"role": "assistant", "content": json.dumps(reply)}
-    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
     said = {
         "id": "c",
         "object": "chat.completion",
         "created": 0,
         "model": "rule",
-        "choices": choices,
-        "usage": usage,
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": json.dumps(reply)},
+            }
+        ],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
     }
     body = json.dumps(said).encode()
-    return (
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-    )
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 if __name__ == "__main__":

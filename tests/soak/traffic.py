@@ -20,12 +20,11 @@ from ragtrace import semconv
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Scope, Span, Trace
+from ragtrace_collector.ledger import Ledger
 from tests.acceptance.replies import ANSWER
 from tests.rag_spans import chat_span, rag_trace
-from tests.soak.sink import SpanId
+from tests.soak.fates import SpanId
 from tests.unit.traces.recordings import all_recordings
-
-__all__ = ["LINGER_S", "Traffic", "Wire", "open_wire"]
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -77,6 +76,10 @@ class Traffic:
                 tasks.create_task(self._one(wires))
                 due_s += self.random.expovariate(a_second)
                 await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+    def differs_from(self, ledger: Ledger) -> Iterator[str]:
+        if not 0 <= ledger.seen - self.sent["answers"] <= self.sent["answers torn apart"]:
+            yield f"{self.sent['answers']} answers were sent, and {ledger.seen} are accounted for"
 
     async def _one(self, wires: Sequence[Wire]) -> None:
         (kind,) = self.random.choices(list(_SHARES), weights=list(_SHARES.values()))
@@ -158,7 +161,6 @@ class Wire:
     client: httpx.AsyncClient
 
     async def by_grpc(self, body: bytes) -> str:
-        """Send by gRPC."""
         try:
             await self.export(body, timeout=30)
         except grpc.aio.AioRpcError as exc:
@@ -166,7 +168,6 @@ class Wire:
         return "OK"
 
     async def by_http(self, body: bytes, headers: Mapping[str, str] = _PROTOBUF) -> str:
-        """Send by HTTP."""
         try:
             answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
         except httpx.TransportError:  # a connection that was idle for too long, say

@@ -1,36 +1,58 @@
-"""Print the coverage of every estimate: ``python -m tests.statistics``."""
+"""See that intervals hold the truth as often as they say: ``python -m tests.statistics``.
+
+Exits with 1 unless they do: in synthetic weeks, on differences, and on answers that people labeled.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
+from tests.statistics import differences
 from tests.statistics.coverage import ESTIMATES, WEEKS, WRONG, coverage_of
 from tests.statistics.labeled import CHEAP, RATES, SETS, TRUE, sampled, saving
 from tests.statistics.weeks import weeks
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Print what was found, and return the exit code."""
     sizes = [int(week.is_judged.sum()) for week in weeks(20, seed=0)]
     print(f"{WEEKS:,} weeks, about {sum(sizes) // len(sizes)} judged answers each; nominal: 95 %")
+    bad = 0
+    for line, is_kept in (*_estimates(), *_labeled(), *differences.lines()):
+        bad += not is_kept
+        print(line if is_kept else f"{line}: OUT OF BOUNDS", flush=True)
+    return 1 if bad else 0
+
+
+def _estimates() -> Iterator[tuple[str, bool]]:
     for name, (estimate, target) in {**ESTIMATES, **WRONG}.items():
         found = coverage_of(estimate, target())
-        print(
-            f"{name:<46} {found.hits:>5}/{found.weeks} = {found.share:6.1%}   width {found.width:.3f}",
-            flush=True,
-        )
+        told = f"{name:<46} {found.hits:>5}/{found.weeks} = {found.share:6.1%}   width {found.width:.3f}"
+        yield told, 0.935 <= found.share <= 0.965 if name in ESTIMATES else found.share < 0.85
+
+
+def _labeled() -> Iterator[tuple[str, bool]]:
     for name in SETS:
         for true in TRUE:
             for cheap in CHEAP:
                 saved = saving(name, cheap=cheap, true=true)
-                print(
+                told = (
                     f"RAGTruth {name}, {true} by {cheap}: {saved.labeled:.0f} of {saved.answers} labeled,"
                     f" holds the truth {saved.covered:.1%}, {saved.narrower:.1%} narrower"
                 )
-    for name in SETS:
-        for true in TRUE:
+                # a quarter of a finite set: the interval covers rather more
+                yield told, saved.covered >= 0.93 and saved.narrower >= 0
             for called, plan in RATES.items():
-                found_of = sampled(name, true=true, plan=plan)
-                print(
-                    f"RAGTruth {name}, {true}, rates {called}: {found_of.judged:.1%} judged,"
-                    f" {found_of.flawed:.0%} of them flawed (of all {found_of.flawed_of_all:.0%}),"
-                    f" joined interval {found_of.narrower:.1%} narrower, holds the truth"
-                    f" {found_of.covered:.1%}",
-                    flush=True,
+                found = sampled(name, true=true, plan=plan)
+                told = (
+                    f"RAGTruth {name}, {true}, rates {called}: {found.judged:.1%} judged,"
+                    f" {found.flawed:.0%} of them flawed (of all {found.flawed_of_all:.0%}),"
+                    f" joined interval {found.narrower:.1%} narrower, holds the truth {found.covered:.1%}"
                 )
+                finds_twice = found.flawed > 2 * found.flawed_of_all
+                yield told, found.covered >= 0.9 and (finds_twice or called != "for finding alone")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

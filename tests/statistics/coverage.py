@@ -13,13 +13,14 @@ from ragtrace.stats import (
     CountedShare,
     JudgeErrors,
     PredictedAnswer,
+    WeightedMean,
     corrected_rate,
     difference_of,
     predicted_mean,
     weighted_mean,
     weighted_quantiles,
 )
-from tests.statistics.weeks import SENSITIVITY, SPECIFICITY, Week, truth, values_of, weeks
+from tests.statistics.weeks import SENSITIVITY, SPECIFICITY, Truths, Week, truth, weeks
 
 WEEKS: Final = 2_000
 _LABELED_GOOD, _LABELED_BAD = 300, 80
@@ -42,7 +43,7 @@ class Interval:
     high: float
 
 
-EndsT = TypeVar("EndsT")
+FoundT = TypeVar("FoundT")
 Estimate = Callable[[Week, np.random.Generator], Ends]
 
 
@@ -61,7 +62,6 @@ class Coverage:
 
 
 def coverage_of(estimate: Estimate, target: float, *, number: int = WEEKS, seed: int = 0) -> Coverage:
-    """Count the weeks whose interval holds the target."""
     draw = np.random.default_rng(seed + 1_000_000)
     hits, width = 0, 0.0
     for week in weeks(number, seed=seed):
@@ -71,110 +71,84 @@ def coverage_of(estimate: Estimate, target: float, *, number: int = WEEKS, seed:
     return Coverage(hits=hits, weeks=number, width=width / number)
 
 
-def mean(week: Week, _: np.random.Generator) -> Ends:
-    return _known(weighted_mean(week.judged(week.score)))
+def _mean(week: Week, values: np.ndarray, only: Truths | None = None) -> WeightedMean:
+    return known(weighted_mean(week.judged(values, only)))
 
 
-def pass_rate(week: Week, _: np.random.Generator) -> Ends:
-    return _known(weighted_mean(week.judged(week.passes)))
+def _of_prompts(week: Week, values: np.ndarray) -> Ends:
+    return difference_of(_mean(week, values, week.is_new_prompt), _mean(week, values, ~week.is_new_prompt))
 
 
-def tenth(week: Week, _: np.random.Generator) -> Ends:
-    return weighted_quantiles(week.judged(week.score), [0.1])[0]
+def _true_of_prompts(values: np.ndarray) -> float:
+    is_new = truth().is_new_prompt
+    return float(values[is_new].mean() - values[~is_new].mean())
 
 
-def median(week: Week, _: np.random.Generator) -> Ends:
-    return weighted_quantiles(week.judged(week.cheap), [0.5])[0]
-
-
-def difference(week: Week, _: np.random.Generator) -> Ends:
-    newer = weighted_mean(week.judged(week.passes, week.is_new_prompt))
-    older = weighted_mean(week.judged(week.passes, ~week.is_new_prompt))
-    return difference_of(_known(newer), _known(older))
-
-
-def difference_of_scores(week: Week, _: np.random.Generator) -> Ends:
-    newer = weighted_mean(week.judged(week.score, week.is_new_prompt))
-    older = weighted_mean(week.judged(week.score, ~week.is_new_prompt))
-    return difference_of(_known(newer), _known(older))
-
-
-def rogan_gladen(week: Week, draw: np.random.Generator) -> Ends:
+def _rogan_gladen(week: Week, draw: np.random.Generator) -> Ends:
     errors = JudgeErrors(
         sensitivity=CountedShare(hits=int(draw.binomial(_LABELED_GOOD, SENSITIVITY)), of=_LABELED_GOOD),
         specificity=CountedShare(hits=int(draw.binomial(_LABELED_BAD, SPECIFICITY)), of=_LABELED_BAD),
     )
-    return _known(corrected_rate(_known(weighted_mean(week.judged(week.passes))), errors))
+    return known(corrected_rate(_mean(week, week.passes), errors))
 
 
-def uncorrected(week: Week, _: np.random.Generator) -> Ends:
-    return _known(weighted_mean(week.judged(week.passes)))
-
-
-def prediction_powered(week: Week, _: np.random.Generator) -> Ends:
-    return _known(predicted_mean(_predicted(week, week.score)))
-
-
-def prediction_powered_pass_rate(week: Week, _: np.random.Generator) -> Ends:
-    return _known(predicted_mean(_predicted(week, week.passes.astype(float))))
-
-
-def naive(week: Week, _: np.random.Generator) -> Ends:
+def _naive(week: Week, _: np.random.Generator) -> Ends:
     """The mean of what was judged, as a spreadsheet has it."""
-    values = np.array(values_of(week.judged(week.score)))
+    values = np.array([answer.value for answer in week.judged(week.score)])
     half = 1.96 * values.std(ddof=1) / sqrt(len(values))
     return Interval(values.mean() - half, values.mean() + half)
 
 
-def naive_pass_rate(week: Week, _: np.random.Generator) -> Ends:
-    values = np.array(values_of(week.judged(week.passes)))
-    half = 1.96 * values.std(ddof=1) / sqrt(len(values))
-    return Interval(values.mean() - half, values.mean() + half)
-
-
-def _predicted(week: Week, values: np.ndarray) -> list[PredictedAnswer]:
-    columns = zip(
-        week.cheap.tolist(),
-        values.tolist(),
-        week.is_judged.tolist(),
-        week.probability.tolist(),
-        week.trace.tolist(),
-        strict=True,
+def _predicted(week: Week, values: np.ndarray) -> Ends:
+    columns = (week.cheap, values.astype(float), week.is_judged, week.probability, week.trace)
+    return known(
+        predicted_mean(
+            PredictedAnswer(cheap, 1.0, value if judged else None, share if judged else None, str(trace))
+            for cheap, value, judged, share, trace in zip(*(each.tolist() for each in columns), strict=True)
+        )
     )
-    return [
-        PredictedAnswer(cheap, 1.0, value if judged else None, probability if judged else None, str(trace))
-        for cheap, value, judged, probability, trace in columns
-    ]
 
 
-def _known(found: EndsT | None) -> EndsT:
+def known(found: FoundT | None) -> FoundT:
     assert found is not None
     return found
 
 
-def _of_prompts(values: np.ndarray) -> float:
-    everything = truth()
-    return float(values[everything.is_new_prompt].mean() - values[~everything.is_new_prompt].mean())
-
-
 ESTIMATES: Final[dict[str, tuple[Estimate, Callable[[], float]]]] = {
-    "mean": (mean, lambda: float(truth().score.mean())),
-    "pass rate": (pass_rate, lambda: float(truth().passes.mean())),
-    "10 % quantile": (tenth, lambda: float(np.quantile(truth().score, 0.1))),
-    "median": (median, lambda: float(np.quantile(truth().cheap, 0.5))),
-    "difference of pass rates": (difference, lambda: _of_prompts(truth().passes)),
-    "difference of means": (difference_of_scores, lambda: _of_prompts(truth().score)),
-    "Rogan-Gladen": (rogan_gladen, lambda: float(truth().is_right.mean())),
-    "prediction-powered mean": (prediction_powered, lambda: float(truth().score.mean())),
+    "mean": (lambda week, _: _mean(week, week.score), lambda: float(truth().score.mean())),
+    "pass rate": (lambda week, _: _mean(week, week.passes), lambda: float(truth().passes.mean())),
+    "10 % quantile": (
+        lambda week, _: weighted_quantiles(week.judged(week.score), [0.1])[0],
+        lambda: float(np.quantile(truth().score, 0.1)),
+    ),
+    "median": (
+        lambda week, _: weighted_quantiles(week.judged(week.cheap), [0.5])[0],
+        lambda: float(np.quantile(truth().cheap, 0.5)),
+    ),
+    "difference of pass rates": (
+        lambda week, _: _of_prompts(week, week.passes),
+        lambda: _true_of_prompts(truth().passes),
+    ),
+    "difference of means": (
+        lambda week, _: _of_prompts(week, week.score),
+        lambda: _true_of_prompts(truth().score),
+    ),
+    "Rogan-Gladen": (_rogan_gladen, lambda: float(truth().is_right.mean())),
+    "prediction-powered mean": (
+        lambda week, _: _predicted(week, week.score),
+        lambda: float(truth().score.mean()),
+    ),
     "prediction-powered pass rate": (
-        prediction_powered_pass_rate,
+        lambda week, _: _predicted(week, week.passes),
         lambda: float(truth().passes.mean()),
     ),
 }
 """Estimates, and what they estimate."""
 WRONG: Final[dict[str, tuple[Estimate, Callable[[], float]]]] = {
-    "naive mean": (naive, lambda: float(truth().score.mean())),
-    "naive pass rate": (naive_pass_rate, lambda: float(truth().passes.mean())),
-    "pass rate of a judge that errs, for people's": (uncorrected, lambda: float(truth().is_right.mean())),
+    "naive mean": (_naive, lambda: float(truth().score.mean())),
+    "pass rate of a judge that errs, for people's": (
+        lambda week, _: _mean(week, week.passes),
+        lambda: float(truth().is_right.mean()),
+    ),
 }
 """What people compute without this module."""

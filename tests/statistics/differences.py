@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import exp, lgamma, log, sqrt
 from typing import Final
 
 from ragtrace.stats import Difference, Pair, Weighed, difference_of, paired_difference, weighted_mean
+from tests.statistics.coverage import known
 
 Draw = Callable[[random.Random], tuple[float, float]]
 ROUNDS: Final = 2_000
@@ -67,25 +68,21 @@ def _chance(number: int, *drawn: tuple[float, int]) -> float:
 @cache
 def _ends_of_pairs(number: int, falls: int, rises: int) -> tuple[float, float]:
     labels = [(1.0, 0.0)] * falls + [(0.0, 1.0)] * rises + [(1.0, 1.0)] * (number - falls - rises)
-    found = paired_difference(Pair(*each, 1.0, str(at)) for at, each in enumerate(labels))
-    assert found is not None
+    found = known(paired_difference(Pair(*each, 1.0, str(at)) for at, each in enumerate(labels)))
     return found.low, found.high
 
 
 @cache
 def _ends_of_samples(number: int, first: int, second: int) -> tuple[float, float]:
     older, newer = (
-        weighted_mean(Weighed(float(at < passing), 1.0, str(at)) for at in range(number))
+        known(weighted_mean(Weighed(float(at < passing), 1.0, str(at)) for at in range(number)))
         for passing in (first, second)
     )
-    assert older is not None
-    assert newer is not None
     found = difference_of(newer, older)
     return found.low, found.high
 
 
 def labels(only_first: float, both: float, only_second: float) -> Draw:
-    """Draw labels of pairs."""
 
     def draw(of: random.Random) -> tuple[float, float]:
         at = of.random() - both
@@ -114,7 +111,8 @@ def coverage(name: str, number: int, *, is_paired: bool, is_weighted: bool, roun
     """Draw so many answers, or pairs, in each round; weighted, worse ones are sampled five times as often."""
     of, (draw, truth), hits = random.Random(1), DRAWN[name], 0
     for _ in range(rounds):
-        found = (_pairs if is_paired else _samples)(draw, number, of, is_weighted=is_weighted)
+        drawn = list(_sampled(draw, number, of, is_weighted=is_weighted))
+        found = _pairs(drawn) if is_paired else _samples(drawn)
         hits += found.low <= truth <= found.high
     return hits / rounds
 
@@ -130,43 +128,38 @@ def _sampled(
             yield first, second, probability
 
 
-def _pairs(draw: Draw, number: int, of: random.Random, *, is_weighted: bool) -> Difference:
-    found = paired_difference(
-        Pair(first, second, probability, str(at))
-        for at, (first, second, probability) in enumerate(_sampled(draw, number, of, is_weighted=is_weighted))
-    )
-    assert found is not None
-    return found
+def _pairs(drawn: Sequence[tuple[float, float, float]]) -> Difference:
+    return known(paired_difference(Pair(*each, str(at)) for at, each in enumerate(drawn)))
 
 
-def _samples(draw: Draw, number: int, of: random.Random, *, is_weighted: bool) -> Difference:
+def _samples(drawn: Sequence[tuple[float, float, float]]) -> Difference:
     older, newer = (
-        weighted_mean(
-            Weighed(values[side], values[2], str(at))
-            for at, values in enumerate(_sampled(draw, number, of, is_weighted=is_weighted))
-        )
+        known(weighted_mean(Weighed(each[side], each[2], str(at)) for at, each in enumerate(drawn)))
         for side in (0, 1)
     )
-    assert older is not None
-    assert newer is not None
     return difference_of(newer, older)
 
 
-if __name__ == "__main__":
+def lines() -> Iterator[tuple[str, bool]]:
+    """Yield what was found, and whether it is as it should be."""
     for is_paired in (True, False):
+        kind = "pairs" if is_paired else "samples"
         for size in (30, 50, 100, 200):
             found = [(exact_coverage(size, truth, is_paired=is_paired), truth) for truth in shares()]
             many = [held for held, (falls, _, rises) in found if (falls + rises) * size >= FEW_TURNS]
             told = f"{min(many):.1%} to {max(many):.1%}, with few turns {max(found)[0]:.1%}"
-            print(
-                f"{'pairs' if is_paired else 'samples'} of {size}, even labels, exactly: {told}", flush=True
-            )
-    for name in DRAWN:
-        for is_paired in (True, False):
+            is_kept = min(found)[0] >= 0.94 and max(many) <= 0.965
+            yield f"{kind} of {size}, even labels, exactly: {told}", is_kept
+        for name in DRAWN:
             for is_weighted in (False, True):
-                kind = f"{'pairs' if is_paired else 'samples'}, {'weighted' if is_weighted else 'even'}"
                 held = {
                     size: coverage(name, size, is_paired=is_paired, is_weighted=is_weighted)
                     for size in (30, 50, 100, 200, 1_000)
                 }
-                print(f"{name}, {kind}: {', '.join(f'{n}: {c:.1%}' for n, c in held.items())}", flush=True)
+                told = ", ".join(f"{size}: {share:.1%}" for size, share in held.items())
+                is_kept = held[50] >= 0.915 and 0.93 <= held[200] <= 0.97
+                yield f"{name}, {kind}, {'weighted' if is_weighted else 'even'}: {told}", is_kept
+
+
+if __name__ == "__main__":
+    print("\n".join(line for line, _ in lines()))

@@ -18,6 +18,7 @@ from typing import Final
 
 from ragtrace.sampling import SuspicionRate
 from ragtrace.stats import PredictedAnswer, Weighed, predicted_mean, weighted_mean
+from tests.statistics.coverage import known
 
 SETS: Final = ("qa", "summary")
 CHEAP: Final = ("lexical_score", "coverage", "support", "unsuspicious")
@@ -49,7 +50,6 @@ class Saving:
 
 @cache
 def rows(name: str) -> tuple[dict[str, str], ...]:
-    """Return the answers of a set."""
     with Path(__file__).with_name("ragtruth_scores.csv").open() as file:
         return tuple(row for row in csv.DictReader(file) if row["set"] == name)
 
@@ -70,16 +70,12 @@ def saving(name: str, *, cheap: str, true: str) -> Saving:
             else PredictedAnswer(cheap_value, 1.0, None, None, str(at))
             for at, (cheap_value, value) in enumerate(values)
         ]
-        found = predicted_mean(answers)
-        assert found is not None
+        found = known(predicted_mean(answers))
         covered += found.low <= target <= found.high
         labeled += found.joined
         narrower += 1 - found.factor**-0.5
     return Saving(
-        answers=len(values),
-        labeled=labeled / _SPLITS,
-        covered=covered / _SPLITS,
-        narrower=narrower / _SPLITS,
+        answers=len(values), labeled=labeled / _SPLITS, covered=covered / _SPLITS, narrower=narrower / _SPLITS
     )
 
 
@@ -108,14 +104,14 @@ def sampled(name: str, *, true: str, plan: tuple[float, SuspicionRate] | None, w
     covered, joined_width, alike_width = 0, 0.0, 0.0
     for _ in range(weeks):
         week = draw.choices(labeled, k=_ANSWERS_A_WEEK)
-        joined = predicted_mean(
-            PredictedAnswer(1 - suspicion, 1.0, *_if_drawn(draw, value, rate(suspicion)), str(at))
-            for at, (suspicion, value) in enumerate(week)
+        joined = known(
+            predicted_mean(
+                PredictedAnswer(1 - suspicion, 1.0, *_if_drawn(draw, value, rate(suspicion)), str(at))
+                for at, (suspicion, value) in enumerate(week)
+            )
         )
         drawn = [(at, value) for at, (_, value) in enumerate(week) if draw.random() < judged]
-        alike = weighted_mean(Weighed(value, judged, str(at)) for at, value in drawn)
-        assert joined is not None
-        assert alike is not None
+        alike = known(weighted_mean(Weighed(value, judged, str(at)) for at, value in drawn))
         covered += joined.low <= target <= joined.high
         joined_width += joined.high - joined.low
         alike_width += alike.high - alike.low

@@ -7,7 +7,7 @@ trace. Answers near low scores are judged, too, without a known probability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -46,7 +46,6 @@ class Week:
     """Judged only because an answer near it was low: its probability is unknown."""
 
     def judged(self, values: Numbers | Truths, only: Truths | None = None) -> list[Weighed]:
-        """Return what a report has of these values."""
         wanted = self.is_judged if only is None else self.is_judged & only
         near = self.is_near if only is None else self.is_near & only
         known = np.flatnonzero(wanted)
@@ -63,7 +62,6 @@ class Week:
 
 
 def weeks(number: int, *, seed: int) -> Iterator[Week]:
-    """Yield weeks that are independent of each other."""
     draw = np.random.default_rng(seed)
     for _ in range(number):
         yield _week(draw, TRACES)
@@ -110,8 +108,3 @@ def _highest(rate: Numbers, trace: NDArray[np.int64], traces: int) -> Numbers:
 def truth() -> Week:
     """Return what the weeks are drawn from, as one week of four million traces."""
     return _week(np.random.default_rng(1), 4_000_000)
-
-
-def values_of(answers: Sequence[Weighed]) -> list[float]:
-    """Return the values as someone sees them who forgets how they were sampled."""
-    return [answer.value for answer in answers]

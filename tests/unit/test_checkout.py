@@ -10,6 +10,7 @@ import pytest
 
 from tests.checkout import ROOT
 from tests.patience import PATIENCE_S
+from tests.sharing import TOGETHER
 
 CONFTEST = """
 from pathlib import Path
@@ -48,11 +49,8 @@ def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one by one", "in parallel"])
-def test_a_file_that_a_test_leaves_fails_the_run_by_the_tests_name(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    run = run_tests(tmp_path, *options)
+def test_a_file_that_a_test_leaves_fails_the_run_by_the_tests_name(tmp_path: Path) -> None:
+    run = run_tests(tmp_path, "-n", "1")
     (told,) = [line for line in run.stdout.splitlines() if "came into the checkout" in line]
     assert told == (
         "FAILED left.db came into the checkout; what ran then: test_it.py::test_that_leaves_a_file"
@@ -60,6 +58,5 @@ def test_a_file_that_a_test_leaves_fails_the_run_by_the_tests_name(
     assert run.returncode == 1
 
 
-@pytest.mark.slow
-def test_a_run_that_leaves_nothing_passes(tmp_path: Path) -> None:
-    assert run_tests(tmp_path, "-k", "none").returncode == 0
+def test_every_module_that_shares_is_there() -> None:
+    assert [name for name in TOGETHER if not (ROOT / name).is_file()] == []

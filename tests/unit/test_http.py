@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
-import grpc
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends.jaeger import JaegerGrpcReader
-from ragtrace.errors import ReadError
 from ragtrace.http import (
     Backoff,
     BodyTooLarge,
-    ReadRetries,
     UnreadableBody,
-    client_options,
     open_client,
     redirected_to,
     retry_after_s_in,
@@ -40,13 +33,6 @@ async def body_of(sent: Sent) -> bytes:
     with hostile_server(sent) as server:
         async with client() as opened:
             return (await opened.get(server.url)).content
-
-
-@pytest.mark.parametrize("pack", [lambda body: body, packed], ids=["plain", "gzip"])
-async def test_a_reply_within_the_limit_is_read_whole(pack: Callable[[bytes], bytes]) -> None:
-    text = b"x" * MOST
-    coding = {"content-encoding": "gzip"} if pack is packed else {}
-    assert await body_of(Sent(headers=coding, body=pack(text))) == text
 
 
 @pytest.mark.parametrize(
@@ -93,13 +79,6 @@ async def test_a_redirect_is_a_reply_that_names_its_host(location: str, host: st
     assert len(server.requests) == 1
 
 
-async def test_what_is_no_redirect_points_nowhere() -> None:
-    for sent in (Sent(status=304), Sent(status=201, headers={"location": "http://other.test"})):
-        with hostile_server(sent) as server:
-            async with client() as opened:
-                assert redirected_to(await opened.get(server.url)) is None
-
-
 async def test_a_login_in_the_url_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("", "httpx"):  # a collector in another test may have made it quiet
         caplog.set_level(logging.DEBUG, logger=name)
@@ -124,43 +103,6 @@ async def test_the_proxy_of_the_environment_is_asked_within_the_same_bounds(
                 await opened.get("http://judge.test/v1")
     (line, _, _) = proxy.requests[0]
     assert line.startswith("GET http://judge.test/v1 ")
-
-
-async def test_many_requests_at_once_have_a_connection_each() -> None:
-    with hostile_server(Sent(body=b"{}")) as server:
-        many = open_client(timeout_s=PATIENCE_S, most_bytes=MOST, most_connections=200)
-        async with many as opened, asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(opened.get(server.url)) for _ in range(120)]
-    assert [task.result().content for task in asked] == [b"{}"] * 120
-
-
-async def test_an_sdks_own_client_is_made_of_the_same_options() -> None:
-    httpx2 = pytest.importorskip("httpx2")
-    with hostile_server(Sent(headers={"content-encoding": "gzip"}, body=bomb_of(64))) as server:
-        async with httpx2.AsyncClient(**client_options(MOST)) as opened:
-            with pytest.raises(BodyTooLarge):
-                await opened.get(server.url)
-
-
-def pauses(retries: ReadRetries, asked_for_s: float | None = None) -> list[float]:
-    found = []
-    while (pause := retries.pause_s(asked_for_s)) is not None:
-        found.append(pause)
-    return found
-
-
-def test_pauses_double_up_to_five_seconds_and_end_after_two_minutes() -> None:
-    found = pauses(ReadRetries())
-    assert found[:6] == [0.5, 1, 2, 4, 5, 5]
-    assert (len(found), sum(found)) == (26, 117.5)
-
-
-@given(asked_for_s=st.floats(0, 1e6))
-def test_what_the_server_asks_for_is_kept_within_bounds(asked_for_s: float) -> None:
-    found = pauses(ReadRetries(), asked_for_s)
-    assert set(found) <= {min(asked_for_s, 30.0)}
-    assert sum(found) <= 120
-    assert len(found) < 100
 
 
 @given(retry=st.integers(0, 2000), draw=st.floats(0, 1), longest_wait_s=st.floats(0.5, 1e6))
@@ -188,53 +130,3 @@ def test_headers_ask_for_a_wait_in_milliseconds_seconds_or_by_a_date(
     headers: dict[str, str], wait_s: float | None
 ) -> None:
     assert retry_after_s_in(headers) == wait_s
-
-
-def test_the_time_of_attempts_counts_too() -> None:
-    assert ReadRetries().pause_s(took_s=121) is None
-
-
-class Answers:
-    """A query service of Jaeger that is away so many times, after it has answered once."""
-
-    def __init__(self, away: int) -> None:
-        self.away = away
-        self.calls = 0
-
-    async def get_services(self, _: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        self.calls += 1
-        if 1 < self.calls <= 1 + self.away:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
-        return b"\x0a\x04shop"
-
-
-@asynccontextmanager
-async def jaeger(answers: Answers) -> AsyncIterator[JaegerGrpcReader]:
-    async def no_pause(_: float) -> None:
-        """Wait for nothing."""
-
-    server = grpc.aio.server()
-    handlers = {"GetServices": grpc.unary_unary_rpc_method_handler(answers.get_services)}
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("jaeger.api_v3.QueryService", handlers),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    reader = JaegerGrpcReader(f"127.0.0.1:{port}", sleep=no_pause)
-    try:
-        yield reader
-    finally:
-        await reader.aclose()
-        await server.stop(None)
-
-
-async def test_a_jaeger_that_is_away_for_a_while_is_asked_again_over_grpc() -> None:
-    async with jaeger(Answers(away=5)) as reader:
-        assert [await reader.services() for _ in range(2)] == [("shop",)] * 2
-
-
-async def test_a_jaeger_that_stays_away_is_given_up_with_the_number_of_attempts() -> None:
-    async with jaeger(Answers(away=999)) as reader:
-        await reader.services()
-        with pytest.raises(ReadError, match=r"answered UNAVAILABLE: restarting \(tried 27 times\)"):
-            await reader.services()

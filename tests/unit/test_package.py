@@ -19,18 +19,11 @@ from packaging.utils import canonicalize_name
 import ragtrace
 from ragtrace.capture.libraries.instrumentors import LIBRARIES
 from tests.patience import PATIENCE_S
-from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / "locks/development.txt").read_text()
-
-
-def test_public_names_are_sorted_and_all_load() -> None:
-    assert ragtrace.__all__ == sorted(ragtrace.__all__)
-    assert all(getattr(ragtrace, name) is not None for name in ragtrace.__all__)
-    assert dir(ragtrace) == ragtrace.__all__
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -62,11 +55,6 @@ def test_importing_ragtrace_loads_no_client_library() -> None:
     }
 
 
-def test_values_and_helpers_load_no_client_library() -> None:
-    loaded = loaded_by("from ragtrace import Chunk, RagRecord, instrument, rag, retrieval")
-    assert not loaded & {"azure", "openai", "grpc", "httpx", "httpx2"}
-
-
 @pytest.mark.slow
 def test_a_judge_without_an_endpoint_loads_no_client_library() -> None:
     chunks = "[ragtrace.Chunk(id='c', text='It rains.')]"
@@ -77,19 +65,6 @@ def test_a_judge_without_an_endpoint_loads_no_client_library() -> None:
 
 
 CLIENTS = {"aiohttp", "grpc", "httpx", "httpx2", "openai"}
-
-
-@pytest.mark.slow
-def test_an_application_that_exports_over_http_never_loads_grpc() -> None:
-    with http_server(lambda _: HttpAnswer()) as server:
-        loaded = loaded_by(
-            "import ragtrace\n"
-            f"ragtrace.instrument(endpoint={server.url!r}, protocol='http/protobuf', only=[])\n"
-            "with ragtrace.rag(question='?'): pass\n"
-            "assert ragtrace.uninstrument()"
-        )
-    assert [path for path, _, _ in server.requests] == ["/v1/traces"]
-    assert not loaded & CLIENTS
 
 
 @pytest.mark.slow
@@ -118,10 +93,6 @@ def test_the_command_line_loads_the_collector_only_to_start_it() -> None:
     assert not loaded & {"ragtrace_collector", "openai", "grpc", "uvicorn"}
 
 
-def test_version_is_the_distributions() -> None:
-    assert PYPROJECT["project"]["version"] == ragtrace.__version__
-
-
 def direct_requirements() -> Iterator[Requirement]:
     project = PYPROJECT["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
@@ -144,12 +115,6 @@ def test_every_library_that_is_instrumented_has_an_extra_that_brings_its_instrum
     for library in LIBRARIES:
         brought = {Requirement(line).name for line in extras[named.get(library.name, library.name)]}
         assert brought - {"ragtrace-otel"} == ({library.package} if library.package else set())
-
-
-def test_the_extra_of_a_library_that_judges_too_brings_its_sdk() -> None:
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    assert "ragtrace-otel[judge-anthropic]" in extras["anthropic"]
-    assert [Requirement(line).name for line in extras["judge-anthropic"]] == ["anthropic"]
 
 
 def test_lock_satisfies_every_dependency() -> None:
@@ -177,30 +142,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ragtrace/__init__.py",
-        "ragtrace/py.typed",
-        "ragtrace/calibration/page.html",
-        "ragtrace/reports/frame.html",
-        "ragtrace/reports/page.css",
-        "ragtrace/reports/page.html",
-        "ragtrace_collector/__init__.py",
-        "ragtrace_collector/py.typed",
-        "ragtrace_collector/config.yaml",
-    ],
-)
-def test_wheel_holds(wheel: Path, name: str) -> None:
-    assert name in zipfile.ZipFile(wheel).namelist()
-
-
-@pytest.mark.slow
-def test_wheel_holds_the_prompts_and_the_demos_data(wheel: Path) -> None:
+def test_wheel_holds_prompts_pages_types_and_the_demos_data(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     prompts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ragtrace/metrics/prompts").iterdir()}
     data = {f"ragtrace/cli/data/{path.name}" for path in (ROOT / "examples/data").iterdir()}
-    assert prompts | data <= shipped
+    pages = {f"ragtrace/{name}.html" for name in ("calibration/page", "reports/frame", "reports/page")}
+    typed = {"ragtrace/py.typed", "ragtrace_collector/py.typed", "ragtrace_collector/config.yaml"}
+    assert prompts | data | pages | typed | {"ragtrace/reports/page.css"} <= shipped
 
 
 @pytest.fixture(scope="module")
@@ -223,17 +171,3 @@ def test_installed_wheel_gives_a_command_that_works(installed: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "backfill" in run.stdout
-
-
-@pytest.mark.slow
-def test_installed_packages_are_the_wheels(installed: Path) -> None:
-    code = "import ragtrace, ragtrace_collector; print(ragtrace.__file__, ragtrace_collector.__file__)"
-    run = subprocess.run(
-        [installed / "python", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-        cwd=installed,
-    )
-    assert all(Path(file).is_relative_to(installed.parent) for file in run.stdout.split())

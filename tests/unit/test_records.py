@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from ragtrace.errors import InputError
-from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.model import Chunk, Part, RagRecord
-from ragtrace.pipeline import evaluate
-from ragtrace.records import read_records, to_json_line
+from ragtrace.records import read_records
 
 
 def read(tmp_path: Path, *lines: Any) -> list[RagRecord]:
@@ -46,11 +42,6 @@ def test_a_context_may_bring_its_id_score_and_metadata(tmp_path: Path) -> None:
     chunk = record.chunks[1]
     assert (record.id, chunk.id, chunk.rank, chunk.score) == ("3", "7", 1, 0.5)
     assert chunk.metadata == {"tags": ("x",), "page": {"n": 1}}
-
-
-def test_what_is_absent_is_none(tmp_path: Path) -> None:
-    [record] = read(tmp_path, {"contexts": None, "answer": None})
-    assert (record.question, record.answer, record.chunks) == (None, None, ())
 
 
 def test_odd_text_is_read(tmp_path: Path) -> None:
@@ -86,47 +77,9 @@ def test_a_bad_line_is_named_with_its_field(line: Any, told: str, tmp_path: Path
     assert "SECRET" not in str(caught.value)
 
 
-def test_one_text_is_one_context_whatever_its_name(tmp_path: Path) -> None:
-    names = ["contexts", "context", "retrieved_contexts", "retrieval_context"]
-    rows = [
-        *({name: "t"} for name in names),
-        {"contexts": "t", "context": ["t"]},
-        {"contexts": {"text": "t"}},
-    ]
-    assert [[chunk.text for chunk in record.chunks] for record in read(tmp_path, *rows)] == [["t"]] * 6
-
-
-def test_an_empty_name_gives_way_to_another(tmp_path: Path) -> None:
-    [record] = read(tmp_path, {"question": None, "input": "q", "contexts": None, "context": "c"})
-    assert (record.question, record.chunks[0].text) == ("q", "c")
-
-
 def test_no_list_of_contexts_is_a_gap_and_an_empty_one_is_none(tmp_path: Path) -> None:
     absent, null, empty = read(tmp_path, {"answer": "a"}, {"contexts": None}, {"contexts": []})
     assert [[gap.part for gap in each.gaps] for each in (absent, null, empty)] == [[Part.CONTEXT]] * 2 + [[]]
-
-
-def test_records_before_a_bad_line_are_given(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"id": "ok"}\nnonsense')
-    records = read_records(path)
-    assert next(records).id == "ok"
-    with pytest.raises(InputError):
-        next(records)
-
-
-@pytest.mark.parametrize("name", ["nowhere.jsonl", "."])
-def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        list(read_records(tmp_path / name))
-
-
-def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b'{"answer": "a"}\nx')))
-    records = read_records("-")
-    assert next(records).answer == "a"
-    with pytest.raises(InputError, match="standard input, line 2"):
-        next(records)
 
 
 def read_csv(tmp_path: Path, text: str | bytes) -> list[RagRecord]:
@@ -183,41 +136,3 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     assert [len(records), records[-1].id] == [400, "row-400"]
     assert [chunk.text for chunk in records[0].chunks] == ["a", "b"]
     assert (records[1].question, records[1].answer, len(records[1].gaps)) == (None, "y", 1)
-
-
-def test_no_parquet_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "records.parquet"
-    path.write_bytes(b"PAR1 not really")
-    with pytest.raises(InputError, match="is not a Parquet file"):
-        list(read_records(path))
-
-
-async def line_of(record: RagRecord, judge: ScriptedJudge) -> dict[str, Any]:
-    evaluation = await evaluate(record, judge=judge)
-    text = to_json_line(evaluation.outcomes[0], record_id=record.id, judge=evaluation.judge, further={})
-    assert len(text.splitlines()) == 1
-    line: dict[str, Any] = json.loads(text)
-    return line
-
-
-RECORD = RagRecord(id="r\u2028", question="q", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
-
-
-async def test_a_result_is_one_line_with_its_verdicts() -> None:
-    line = await line_of(RECORD, ScriptedJudge())
-    assert [line[key] for key in ("id", "metric", "profile", "status", "label", "score", "calls")] == [
-        *("r\u2028", "faithfulness", "ragtrace", "ok", "pass", 1.0, 2)
-    ]
-    assert line["tokens"] == line["usage"]["input_tokens"] + line["usage"]["output_tokens"] > 0
-    assert (line["threshold"], line["judge"], line["details"]["coverage"]) == (None, "scripted:scripted", 1.0)
-    assert line["pass_when"] == "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
-    [verdict] = line["verdicts"]
-    assert (verdict["claim"], verdict["label"], verdict["chunk_ids"]) == ("It rains.", "supported", ["c"])
-    assert (verdict["quote"], verdict["quote_verified"], verdict["end"]) == ("It rains", True, 9)
-
-
-async def test_a_failure_and_a_skip_have_no_score() -> None:
-    failed = await line_of(RECORD, ScriptedJudge(Script(error="judge_refused")))
-    skipped = await line_of(RagRecord(id="r", question="q", chunks=(), answer="a"), ScriptedJudge())
-    assert (failed["score"], failed["status"], failed["error_type"]) == (None, "error", "judge_refused")
-    assert (skipped["score"], skipped["status"], skipped["skip_reason"]) == (None, "skipped", "no_retrieval")

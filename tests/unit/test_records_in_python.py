@@ -13,7 +13,6 @@ import pytest
 from pydantic import BaseModel, Field
 
 import ragtrace
-from ragtrace.errors import InputError
 from ragtrace.model import Chunk, RagRecord
 
 Q = "How long do refunds take?"
@@ -175,14 +174,6 @@ def test_a_mapping_names_the_chunks_and_a_document_keeps_what_it_has() -> None:
     assert str(chunk.metadata["at"]).startswith("1970-01-01")
 
 
-def test_names_of_other_tools_are_arguments_too() -> None:
-    expected = RagRecord.of(question=Q, contexts=[FIRST], answer=WRONG, reference=FIRST)
-    assert RagRecord.of(user_input=Q, retrieved_contexts=[FIRST], response=WRONG, reference=FIRST) == expected
-    assert (
-        RagRecord.of(input=Q, retrieval_context=FIRST, actual_output=WRONG, expected_output=FIRST) == expected
-    )
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -247,8 +238,3 @@ def test_a_frame_has_lists_in_its_cells_or_their_texts(cell: Any) -> None:
     result = ragtrace.evaluate_records(frame, judge="scripted", metrics=["faithfulness", "context_recall"])
     assert list(result["faithfulness_label"]) == ["fail"]
     assert list(result["context_recall_label"]) == ["skipped"]
-
-
-def test_a_table_that_does_not_fit_is_told() -> None:
-    with pytest.raises(InputError, match="differ in length"):
-        ragtrace.evaluate_records({"question": [Q, Q], "answer": [WRONG]}, judge="scripted")

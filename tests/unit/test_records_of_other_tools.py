@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -188,16 +188,6 @@ def test_a_missing_value_is_no_text(missing: str, tmp_path: Path) -> None:
     assert (first.chunks, second.chunks, second.question, second.answer) == ((), (), None, None)
 
 
-def test_metadata_ids_and_scores_of_documents_are_kept(tmp_path: Path) -> None:
-    documents = f"[{Document(FIRST, source='p.md', id='d-1', at=pd.Timestamp('2026-01-01'))!r}]"
-    [record] = read(tmp_path, "r.csv", cell(documents))
-    assert record.chunks[0].id == "d-1"
-    assert record.chunks[0].metadata["source"] == "p.md"
-    [record] = read(tmp_path, "r.csv", cell(scored(FIRST)))
-    assert (record.chunks[0].id, record.chunks[0].score) == ("n-1", 0.5)
-    assert record.chunks[0].metadata["file"] == "p.md"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -235,26 +225,6 @@ def test_a_cell_that_cannot_be_read_is_named_and_never_run(contexts: str, said: 
     assert said in str(caught.value)
     assert "SECRET" not in str(caught.value)
     assert not (tmp_path / "HERE").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        (
-            "r.json",
-            {"question": [Q, Q], "answer": [WRONG]},
-            "columns differ in length: `question` 2, `answer` 1",
-        ),
-        ("r.json", {"question": {"0": Q}, "answer": {"a": WRONG}}, "columns differ in their index"),
-        ("r.json", {"columns": ["question", "answer"], "data": [[Q]]}, "row 1: cells: 1, columns: 2"),
-    ],
-)
-def test_a_table_in_json_that_does_not_fit_is_told(
-    name: str, content: Any, said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=r"r\.json") as caught:
-        read(tmp_path, name, json.dumps(content))
-    assert said in str(caught.value)
 
 
 def test_our_recreations_of_users_files_are_read() -> None:

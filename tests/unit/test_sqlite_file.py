@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,27 +18,13 @@ import pytest
 
 from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
+from ragtrace.files import make_private
 from ragtrace.judge.batch import BatchLog
 from ragtrace.judge.cache import CacheFile, CacheSettings
-from ragtrace.sql import SqliteFileError, SqliteForm, is_busy, open_private, transaction
+from ragtrace.sql import SqliteFileError, SqliteForm, is_busy, open_private
 from ragtrace.transcripts import Transcripts
+from tests.patience import PATIENCE_S
 
-_TRANSCRIPTS: Final = """
-PRAGMA journal_mode=WAL; PRAGMA application_id=1918986099; PRAGMA user_version=1;
-CREATE TABLE prompt (sha256 BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE reply (
-    request BLOB NOT NULL, session TEXT NOT NULL, time INTEGER NOT NULL, provider TEXT NOT NULL,
-    model TEXT NOT NULL, step TEXT NOT NULL, prompt BLOB NOT NULL, said_ns INTEGER NOT NULL,
-    error TEXT NOT NULL, body BLOB NOT NULL, usage BLOB NOT NULL,
-    PRIMARY KEY (request, session, time)) WITHOUT ROWID;
-CREATE TABLE record (sha256 BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE evaluation (
-    number INTEGER PRIMARY KEY, record_id TEXT NOT NULL, evaluator_set TEXT NOT NULL,
-    evaluator_version TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
-    record BLOB NOT NULL, body BLOB NOT NULL,
-    UNIQUE (record_id, evaluator_set, evaluator_version));
-INSERT INTO reply VALUES (x'01', 'session', 0, 'p', 'm', 's', x'02', 1, '', x'7b7d', x'7b7d');
-"""
 _PROGRESS: Final = """
 PRAGMA journal_mode=WAL; PRAGMA application_id=1918986096; PRAGMA user_version=1;
 CREATE TABLE carrier (
@@ -49,17 +38,6 @@ CREATE TABLE spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 INSERT INTO carrier VALUES ('trace', 'span', x'00');
-"""
-_BATCHES: Final = """
-PRAGMA journal_mode=WAL; PRAGMA application_id=1918986082; PRAGMA user_version=1;
-CREATE TABLE batch (
-    key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
-    has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE request (
-    id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
-CREATE INDEX request_batch ON request (batch);
-INSERT INTO batch VALUES ('key', 9999999999, 'file', 'batch', 0);
-INSERT INTO request VALUES ('request', 'key', NULL);
 """
 _CACHE: Final = """
 PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;
@@ -84,33 +62,21 @@ def use_progress(path: Path) -> object:
 
 def use_batches(path: Path) -> object:
     with closing(BatchLog(path)) as batches:
-        planned = batches.batch_of("request")
-    return planned and planned.batch_id
+        return batches.batch_of("request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of file."""
-
-    earlier: str
-    """How an earlier version wrote it."""
-    held: object
-    use: Callable[[Path], object]
-    """Opens it and reads what it holds; a ConfigError if it cannot be used."""
-    version: int = 1
-    """The newest."""
-
-
-KINDS: Final = {
-    "transcripts": Kind(earlier=_TRANSCRIPTS, held=b"{}", use=use_transcripts),
-    "progress": Kind(earlier=_PROGRESS, held=[("trace", "span", b"\0")], use=use_progress, version=2),
-    "batches": Kind(earlier=_BATCHES, held="batch", use=use_batches),
+Use = Callable[[Path], object]
+"""Opens a file and reads what it holds; a ConfigError if it cannot be used."""
+KINDS: Final[Mapping[str, Use]] = {
+    "transcripts": use_transcripts,
+    "progress": use_progress,
+    "batches": use_batches,
 }
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
+def use(request: pytest.FixtureRequest) -> Use:
+    found: Use = request.param
     return found
 
 
@@ -131,38 +97,19 @@ def written(path: Path, script: str) -> None:
         db.executescript(script)
 
 
-def content(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-def refusal(kind: Kind, path: Path) -> str:
+def refusal(use: Use, path: Path) -> str:
     before = path.read_bytes()
     with pytest.raises(ConfigError, match="cannot be used: ") as caught:
-        kind.use(path)
+        use(path)
     assert path.read_bytes() == before
     return str(caught.value)
 
 
-def test_a_file_that_an_earlier_version_wrote_opens_again_and_again(kind: Kind, path: Path) -> None:
-    written(path, kind.earlier)
-    assert [kind.use(path) for _ in range(3)] == [kind.held] * 3
-
-
-def test_a_new_file_is_the_owners_alone_and_is_marked(kind: Kind, path: Path) -> None:
-    assert not kind.use(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with by_hand(path) as db:
-        ((mark,),) = db.execute("PRAGMA application_id").fetchall()
-        ((journal,),) = db.execute("PRAGMA journal_mode").fetchall()
-    assert mark.to_bytes(4).startswith(b"rag")
-    assert journal == "wal"
-
-
-def test_a_new_file_is_as_one_of_an_earlier_version_becomes(kind: Kind, path: Path, tmp_path: Path) -> None:
-    kind.use(path)
-    written(tmp_path / "earlier.db", kind.earlier)
-    kind.use(tmp_path / "earlier.db")
-    assert tables(path) == tables(tmp_path / "earlier.db")
+def test_a_file_that_an_earlier_version_wrote_becomes_as_a_new_one(path: Path, tmp_path: Path) -> None:
+    written(path, _PROGRESS)
+    assert [use_progress(path) for _ in range(3)] == [[("trace", "span", b"\0")]] * 3
+    use_progress(tmp_path / "new.db")
+    assert tables(path) == tables(tmp_path / "new.db")
 
 
 def tables(path: Path) -> list[tuple[object, ...]]:
@@ -173,52 +120,72 @@ def tables(path: Path) -> list[tuple[object, ...]]:
         ).fetchall()
 
 
-def test_a_link_is_not_followed(kind: Kind, path: Path, tmp_path: Path) -> None:
-    target = tmp_path / "target.db"
-    target.touch()
+def test_a_new_file_is_the_owners_alone_and_a_mode_that_was_set_stays(use: Use, path: Path) -> None:
+    for mode in (0o600, 0o640):
+        assert not use(path)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        os.chmod(path, 0o640)
+    with by_hand(path) as db:
+        ((mark,),) = db.execute("PRAGMA application_id").fetchall()
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert mark.to_bytes(4).startswith(b"rag")
+
+
+def test_what_is_no_file_of_this_kind_is_left_alone_and_told(use: Use, path: Path) -> None:
     path.parent.mkdir()
-    path.symlink_to(target)
-    assert "it is a link" in refusal(kind, path)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_the_database_of_another_program_is_left_alone(kind: Kind, path: Path, version: int) -> None:
-    written(path, f"CREATE TABLE bookmark (url TEXT); PRAGMA user_version = {version};")
-    assert "another program's database: name another path" in refusal(kind, path)
-
-
-def test_the_file_of_another_kind_is_left_alone(kind: Kind, path: Path) -> None:
+    (path.parent / "target.db").touch()
+    path.symlink_to(path.parent / "target.db")
+    assert "it is a link" in refusal(use, path)
+    path.unlink()
+    for version in (0, 1):
+        written(path, f"CREATE TABLE IF NOT EXISTS bookmark (url TEXT); PRAGMA user_version = {version};")
+        assert "another program's database: name another path" in refusal(use, path)
     for other in KINDS.values():
-        if other is not kind:
-            path.unlink(missing_ok=True)
-            other.use(path)
-            assert "another program's database" in refusal(kind, path)
-
-
-def test_a_file_of_a_newer_version_is_left_alone(kind: Kind, path: Path) -> None:
-    kind.use(path)
-    written(path, "PRAGMA user_version = 99;")
-    assert f"of version 99, and this one knows {kind.version}: upgrade ragtrace" in refusal(kind, path)
-
-
-def test_what_is_no_database_is_left_alone(kind: Kind, path: Path) -> None:
-    path.parent.mkdir()
+        if other is not use:
+            path.unlink()
+            other(path)
+            assert "another program's database" in refusal(use, path)
+    path.unlink()
     path.write_text("these are notes " * 100)
-    assert "file is not a database: name another path" in refusal(kind, path)
+    assert "file is not a database: name another path" in refusal(use, path)
 
 
-def test_a_damaged_file_is_told(kind: Kind, path: Path) -> None:
-    written(path, kind.earlier)
+def test_a_file_of_a_newer_version_and_a_damaged_one_are_left_alone_and_told(use: Use, path: Path) -> None:
+    use(path)
+    written(path, "PRAGMA user_version = 99;")
+    assert re.search(r"of version 99, and this one knows [12]: upgrade ragtrace", refusal(use, path))
     content = bytearray(path.read_bytes())
     content[100:108] = b"\xff" * 8  # the header of the schema's page
     path.write_bytes(content)
-    assert "it is damaged: move it away" in refusal(kind, path)
+    assert "it is damaged: move it away" in refusal(use, path)
 
 
-def test_a_file_in_a_folder_that_is_none_is_told(kind: Kind, path: Path) -> None:
+def test_a_file_in_a_folder_that_is_none_is_told(use: Use, path: Path) -> None:
     path.parent.touch()
     with pytest.raises(ConfigError, match="cannot be used: "):
-        kind.use(path)
+        use(path)
+
+
+_MAY_LOCK: Final = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("locked")
+"""
+
+
+def test_a_file_in_use_keeps_its_locks(tmp_path: Path) -> None:
+    """SQLite's locks are this process's: closing any other descriptor of the file would release them."""
+    path = tmp_path / "used.db"
+    make_private(path)
+    with path.open("r+") as used:
+        fcntl.lockf(used, fcntl.LOCK_EX)
+        make_private(path)
+        command = [sys.executable, "-c", _MAY_LOCK, str(path)]
+        other = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert other.stdout.strip() == "locked"
 
 
 def test_a_file_in_use_is_told(path: Path) -> None:
@@ -254,12 +221,8 @@ def test_a_migration_is_one_transaction_a_step(path: Path) -> None:
             assert opened.execute("SELECT x FROM two").fetchall() == [(";",)]
 
 
-def test_a_transaction_that_fails_leaves_nothing(path: Path) -> None:
-    form = SqliteForm(application_id=1, steps=("CREATE TABLE one (x UNIQUE);",))
-    with closing(open_private(path, form)) as opened:
-        with pytest.raises(sqlite3.IntegrityError), transaction(opened):
-            opened.executemany("INSERT INTO one VALUES (?)", [(1,), (1,)])
-        assert opened.execute("SELECT * FROM one").fetchall() == []
+def content(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 async def cached(path: Path) -> bytes | None:
@@ -284,19 +247,11 @@ async def test_a_cache_of_another_version_begins_anew(path: Path) -> None:
         assert db.execute("SELECT * FROM entries").fetchall() == []
 
 
-@pytest.mark.parametrize("earlier", [_TRANSCRIPTS, _PROGRESS, "CREATE TABLE bookmark (url TEXT);"])
 async def test_a_cache_judges_on_without_what_is_not_its_own(
-    path: Path, earlier: str, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    written(path, earlier)
+    written(path, _PROGRESS)
     before = content(path)
     assert await cached(path) is None
     assert content(path) == before
     assert "it is another program's database" in caplog.text
-
-
-def test_the_mode_of_a_file_that_is_there_stays(kind: Kind, path: Path) -> None:
-    kind.use(path)
-    os.chmod(path, 0o640)
-    kind.use(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640

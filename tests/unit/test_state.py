@@ -43,12 +43,3 @@ def test_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"state folder .*file/state.* RAGTRACE_STATE_DIR"):
         make_state_folder({"RAGTRACE_STATE_DIR": str(tmp_path / "file" / "state")})
-
-
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(ConfigError, match="RAGTRACE_STATE_DIR"):
-        state_folder({})

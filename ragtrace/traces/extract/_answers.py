@@ -13,7 +13,7 @@ from ragtrace import semconv
 from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call, SpanTree, is_mapped, snake
-from ragtrace.traces.extract._content import FoundValue, Place, found_text, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, Place, found_text, open_damage, parse_loosely
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
@@ -36,6 +36,7 @@ from ragtrace.traces.extract._span_reader import (
     is_unanswered,
     left_open,
 )
+from ragtrace.traces.extract._streams import JoinedStream, joined_tokens, may_be_stream
 from ragtrace.traces.trace import Span, StatusCode, flat
 
 _MOST_GENERATIONS: Final = 24
@@ -94,6 +95,11 @@ _LABEL_OF_ASIDE: Final = re.compile(
 
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
     """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
+    stream = parse_loosely(found.value) if may_be_stream(found.value or "") else None
+    if isinstance(stream, JoinedStream):
+        how = f"{found.how}; the pieces of the stream in it"
+        damage = found.damage or open_damage(stream, found.at.attribute)
+        found = found._replace(value=stream["content"], how=how, damage=damage)
     text, wrappings = unwrap(found.value or "", question)
     return found._replace(value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
 
@@ -129,12 +135,16 @@ def _inner(text: str, question: str | None) -> tuple[str | None, str]:
 
 def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     fenced = _FENCED.search(text) if text.endswith("```") else None
-    if not (fenced or text.startswith(("{", '"', "[{"))):
+    if not (fenced or text.startswith(("{", '"', "[{", '["'))):
         return None, ""
     node = parse_loosely(fenced[1].strip() if fenced else text)
     if isinstance(node, str):
         return (None if fenced else node), "the text of the JSON string"
     if isinstance(node, tuple):
+        if tokens := joined_tokens(node):
+            return tokens, "the pieces of the JSON list"
+        if isinstance(node[0], str):
+            return None, ""
         return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
     if not isinstance(node, dict) or not (name := _name_of_answer(node, question)):
         return None, ""
@@ -246,7 +256,7 @@ def _leaves(node: AttributeValue) -> list[_Leaf]:
         if depth > _DEEPEST:
             continue
         if isinstance(each, tuple):
-            said = last_answer_text(messages_of(each)[0])
+            said = joined_tokens(each) or last_answer_text(messages_of(each)[0])
             if said:
                 found.append(_Leaf(f"{path}[-1]", "answer", said.strip()))
             else:

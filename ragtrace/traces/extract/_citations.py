@@ -80,8 +80,9 @@ _SHAPES: Final = (
     # Cohere, versions 2 and 1
     _Shape("sources", "start", "end", "text", "sources"),
     _Shape("documentids", "start", "end", "text", "documentids"),
-    # Anthropic, then OpenAI's `file_citation`, behind whose words it is
+    # Anthropic, Bedrock's Converse, then OpenAI's `file_citation`, behind whose words it is
     _Shape("citedtext"),
+    _Shape("sourcecontent"),
     _Shape("fileid", "index", "index"),
 )
 _CHARS: Final = {"utf-32-le": 4, "utf-16-le": 2, "utf-8": 1}
@@ -185,10 +186,7 @@ def _at(item: Mapping[str, AttributeValue], path: str) -> AttributeValue:
 
 
 def _read(
-    item: Mapping[str, AttributeValue],
-    said: _Said,
-    listed: AttributeValue,
-    shown: _Shown,
+    item: Mapping[str, AttributeValue], said: _Said, listed: AttributeValue, shown: _Shown
 ) -> FoundCitation | None:
     shape = next((each for each in _SHAPES if item.get(each.told_by) is not None), None)
     if shape is None or item.get("type") == "file_path":  # a file that the model wrote
@@ -250,8 +248,9 @@ def _source(item: AttributeValue, shown: _Shown) -> CitedSource:
                     text = _plain(document).get("text")
                     texts |= {text: None} if isinstance(text, str) else {}
         for key, value in fields.items():
-            if isinstance(value, dict) and depth < 4:
-                pending.append((_plain(value), depth + 1))
+            if isinstance(value, tuple | dict) and depth < 4:
+                inner = value[:_MOST_SOURCES] if isinstance(value, tuple) else (value,)
+                pending.extend((_plain(each), depth + 1) for each in inner)
             elif isinstance(value, str) and value:
                 if key in _TEXTS:
                     texts[value] = None

@@ -7,21 +7,30 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
+from ragtrace.traces.extract._streams import (
+    BEGINNINGS_OF_EVENTS,
+    JoinedStream,
+    joined_events,
+    joined_lines,
+    joined_list,
+)
 from ragtrace.traces.trace import Span, scrub_surrogates
 
 T = TypeVar("T")
 
 MAX_TEXT_BYTES = 262_144
 """The size limit of a question, an answer or a chunk."""
-_MAX_REPR_BYTES = 20_000
+_MAX_REPR_BYTES = 100_000
 _MAX_DEPTH = 32
-_LONGEST_KEPT = 65_536
+_MOST_PARSED = 4_096
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
@@ -183,10 +192,32 @@ def found_text(text: str | None, at: Place, how: str, raw: AttributeValue = None
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:
-    """Parse JSON, JSON in a JSON string, or a Python literal; return any other value unchanged."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in _STARTS:
+    """Parse JSON, JSON in a JSON string, a Python literal, or the events of a stream, which are joined.
+
+    Any other value is returned unchanged.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith((*_STARTS, *BEGINNINGS_OF_EVENTS)):
         return value
-    return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
+    return _parsing.get()(value)
+
+
+@contextmanager
+def each_text_parsed_once() -> Iterator[None]:
+    """Parse a text once within: several conventions, and several parts of one, look into an attribute."""
+    token = _parsing.set(lru_cache(maxsize=_MOST_PARSED)(_parse))
+    try:
+        yield
+    finally:
+        _parsing.reset(token)
+
+
+def open_damage(parsed: AttributeValue, attribute: str) -> ContentDamage | None:
+    """Return the damage of a recorded stream whose end is missing."""
+    if not isinstance(parsed, JoinedStream) or parsed.is_whole:
+        return None
+    return ContentDamage(
+        SkipReason.INCOMPLETE, f"`{attribute}` holds a stream that breaks off before its end"
+    )
 
 
 def in_camel_case(node: AttributeValue) -> AttributeValue:
@@ -223,16 +254,32 @@ def number_of(value: AttributeValue) -> float | None:
 
 def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
+    if stripped.startswith(BEGINNINGS_OF_EVENTS):
+        return joined_events(stripped) or text
     try:
-        parsed = _as_value(json.loads(stripped), "\\u" not in stripped or not _UNCLEAN.search(stripped))
+        node = json.loads(stripped)
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
-        parsed = text if literal is None else literal
+        parsed: AttributeValue = joined_lines(stripped) or (text if literal is None else literal)
+    else:
+        is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
+        parsed = joined_list(stripped, node) or _as_value(_without_items(node), is_clean)
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
 
 
-_parse_again = lru_cache(maxsize=64)(_parse)
-"""Several conventions, and several parts of one, look into the same attribute."""
+def _without_items(node: object) -> object:
+    """Return what n8n's items hold: ``[[{"json": {…}}]]`` is a list for each of a node's outputs."""
+    inner = node[0] if isinstance(node, list) and len(node) == 1 and isinstance(node[0], list) else node
+    if not isinstance(inner, list) or not inner or not all(isinstance(each, dict) for each in inner):
+        return node
+    if not all(isinstance(each.get("json"), dict) and each.keys() <= _OF_ITEMS for each in inner):
+        return node
+    return inner[0]["json"] if len(inner) == 1 else [each["json"] for each in inner]
+
+
+_OF_ITEMS = frozenset({"json", "binary", "pairedItem", "index", "error"})
+
+_parsing: ContextVar[Callable[[str], AttributeValue]] = ContextVar("parsing", default=_parse)
 
 
 def _as_value(node: object, is_clean: bool, depth: int = 0) -> AttributeValue:
@@ -264,9 +311,22 @@ def _python_literal(text: str) -> AttributeValue:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
-            return _as_value(ast.literal_eval(text), False)
+            return _as_value(ast.literal_eval(_Constructors().visit(ast.parse(text, mode="eval"))), False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
+
+
+class _Constructors(ast.NodeTransformer):
+    """Turns ``Document(page_content='…', metadata={})`` into a mapping; a message gets its type."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if not isinstance(node.func, ast.Name) or node.args or not all(each.arg for each in node.keywords):
+            raise ValueError
+        given = {str(each.arg): self.visit(each.value) for each in node.keywords}
+        kind, _, rest = node.func.id.partition("Message")
+        if kind and not rest:
+            given.setdefault("type", ast.Constant(kind.lower()))
+        return ast.Dict([ast.Constant(key) for key in given], list(given.values()))
 
 
 def _complete_elements(text: str) -> Iterator[AttributeValue]:

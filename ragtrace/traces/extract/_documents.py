@@ -249,6 +249,11 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
     LlamaIndex wraps it as a node, LangChain as kwargs.
     """
     fields = {plain(key): value for key, value in document.items()}
+    text = fields.get("text")
+    if isinstance(text, str) and text[:2] == '{"' and (begins := _FIRST_KEY.match(text)):
+        within = parse_loosely(text) if plain(begins[1]) in _BEGINNINGS else None
+        if isinstance(within, dict):  # as tools return a document to a model
+            fields = {plain(key): value for key, value in within.items()}
     for _ in range(0 if fields.keys().isdisjoint(_INNER_KEYS_WITHOUT_TEXT) else _DEEPEST_WRAPPER):
         has_own = any(isinstance(fields.get(key), str) for key in _TEXT_KEYS)
         keys = _INNER_KEYS if has_own else _INNER_KEYS_WITHOUT_TEXT

@@ -400,6 +400,8 @@ def part_text(part: AttributeValue) -> str:
         return ""
     if part.get("thought") is True:  # Gemini's
         return ""
+    if isinstance(cited := part.get("citationsContent"), dict):  # Bedrock's
+        return message_text({**cited, "role": "assistant"})
     text = part.get("content", part.get("text"))
     if isinstance(text, dict):
         text = text.get("value", text.get("text"))

@@ -727,12 +727,7 @@ def _is_spoken_of(label: str, others: Sequence[str]) -> bool:
 
 
 def _repeated(
-    lines: Sequence[str],
-    question: str | None,
-    mark: re.Pattern[str],
-    least: int = 2,
-    *,
-    is_told: bool = True,
+    lines: Sequence[str], question: str | None, mark: re.Pattern[str], least: int = 2, *, is_told: bool = True
 ) -> Passages | None:
     """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
     at = [i for i, line in enumerate(lines) if mark.match(line)]

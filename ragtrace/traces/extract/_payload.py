@@ -18,6 +18,7 @@ from ragtrace.traces.extract._content import (
     in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
+    open_damage,
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import (
@@ -39,6 +40,7 @@ from ragtrace.traces.extract._messages import (
     tool_messages,
 )
 from ragtrace.traces.extract._span_reader import ToolResult
+from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
 
 _MAX_WRAPPERS: Final = 6
@@ -78,12 +80,27 @@ def _text_in(
     if is_broken_json(value, parsed):
         return FoundValue(None, at, "its text", broken_damage(value, at.attribute))
     text, how = read(in_camel_case(parsed), 0)
+    if damage := open_damage(parsed, at.attribute):
+        return FoundValue(text or None, at, how, damage)
     return found_text(text or None, at, how, value)
 
 
 def documents_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]]:
     """Read the documents of an output, under any key."""
     return find_documents(listed_documents(value), at)
+
+
+def returned_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Read what a retriever returned: documents under any key, or one text; ``None`` without any text."""
+    node = parse_loosely(value)
+    if is_prose(node) and not is_broken_json(value, node):
+        node = ({"text": node},)
+    elif isinstance(node, dict) and node and all(map(is_prose, node.values())):
+        texts = ((key, text) for key, text in node.items() if not _QUESTION_NAME.search(key))
+        node = tuple({"id": key, "text": text} for key, text in texts)
+    found = documents_in(node, at)
+    is_empty = node == () and found.damage is None
+    return found if is_empty or any(chunk.text for chunk in found.value or ()) else None
 
 
 def prompt_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Message, ...]] | None:
@@ -131,7 +148,7 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
         if inner is None:
             break
         node = inner
-    while isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], tuple):
+    while isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], tuple) and not _is_row(node[0]):
         node = node[0]  # a vector store's answer to the first of several queries
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
 
@@ -184,11 +201,19 @@ def returns_documents(span: Span, key: str) -> bool:
     return bool(items) and all(isinstance(each, dict) and has_text(each) for each in items)
 
 
+def _is_row(item: tuple[AttributeValue, ...]) -> bool:
+    """Return whether a list is ``(document, score)``, or a row of a database with one text in it."""
+    numbers = sum(isinstance(each, int | float) for each in item)
+    return bool(numbers) and sum(isinstance(each, dict) or is_prose(each) for each in item) == 1
+
+
 def _scored(item: AttributeValue) -> AttributeValue:
-    """Convert ``(document, score)``, as vector stores return it, to a document with a score."""
-    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], dict):
+    """Convert ``(document, score)``, as vector stores return it, or a database's row to a document."""
+    if not isinstance(item, tuple) or not _is_row(item):
         return item
-    return {**item[0], "score": item[1]}
+    document = next(each for each in item if isinstance(each, dict) or is_prose(each))
+    score = item[-1] if isinstance(item[-1], float | int) else None
+    return {**(document if isinstance(document, dict) else {"text": document}), "score": score}
 
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
@@ -268,6 +293,8 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if depth > _MAX_WRAPPERS or not node or not isinstance(node, dict | tuple):
         return None, ""
     if isinstance(node, tuple):
+        if text := joined_tokens(node):
+            return text, "the pieces of its text"
         text = last_answer_text(messages_of(node)[0])
         return (text, "the last message of the model") if text else _answer(node[0], depth + 1)
     if text := message_text(node):

@@ -56,6 +56,7 @@ from ragtrace.traces.extract._payload import (
     handed_on,
     prompt_in,
     question_in,
+    returned_documents,
     texts_for_synthesis,
     tool_documents,
 )
@@ -527,9 +528,7 @@ class Reader:
                 return found_text(text, at, "text of the first choice", text)
         return self._text(self.table.output, answer_in)
 
-    def _whole_answer(
-        self,
-    ) -> FoundValue[str] | None:
+    def _whole_answer(self) -> FoundValue[str] | None:
         """Return a structured answer without one text that must be it."""
         found = (self._held(place) for place in self.table.answer)
         value, at = next(((value, at) for value, at in found if isinstance(value, str) and value), ("", None))
@@ -552,7 +551,10 @@ class Reader:
             *self._found(self.table.documents or self.table.output, documents_in),
             *self._found(self.table.result, tool_documents),
         ]
-        return _completed(best(*found), found)
+        told = _completed(best(*found), found)
+        if role is Role.RETRIEVAL and not any(chunk.text for chunk in (told and told.value) or ()):
+            return best(*self._found(self.table.output, returned_documents)) or told
+        return told
 
     def _found(
         self, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]
@@ -584,16 +586,12 @@ class Reader:
         )
         return find_documents(ranked, self._place(documents)) if ranked else None
 
-    def _tool(
-        self,
-    ) -> str | None:
+    def _tool(self) -> str | None:
         return _name(self.span, self.table.tool) or (
             None if self.table.name == "otel-genai" else self.span.name
         )
 
-    def _handed(
-        self,
-    ) -> tuple[ToolResult, ...]:
+    def _handed(self) -> tuple[ToolResult, ...]:
         """Return what tools and the provider's own search gave the model.
 
         Documents of the request are whole, so what the response cites of them is left aside.

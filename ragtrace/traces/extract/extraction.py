@@ -37,7 +37,7 @@ from ragtrace.traces.extract._calls import (
     without_skew,
 )
 from ragtrace.traces.extract._citations import FoundCitation, placed
-from ragtrace.traces.extract._content import FoundValue, best, first_text
+from ragtrace.traces.extract._content import FoundValue, best, each_text_parsed_once, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of, earlier_turns, hops_of
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._span_reader import Role, SpanReading
@@ -361,6 +361,7 @@ class Extraction:
 _DEFAULT: Final = ExtractRules()
 
 
+@each_text_parsed_once()
 def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     """Find every RAG call of a trace: its question, its chunks and its answer.
 

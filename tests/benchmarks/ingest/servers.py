@@ -7,27 +7,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tests.acceptance.collector_process import collector_process
 from tests.backends.binary import BACKENDS
 from tests.backends.jaeger_server import running_jaeger
+from tests.backends.phoenix_server import running_phoenix
 from tests.backends.process import free_ports, is_listening, running
 from tests.benchmarks.measured import Server
-
-__all__ = [
-    "bare",
-    "binary_of",
-    "jaeger",
-    "otelcol",
-    "otelcol_modes",
-    "otelcol_version",
-    "phoenix",
-    "ragtrace",
-    "ragtrace_modes",
-]
 
 _FOREVER: Final = {"quiet_period": "1h", "deadline": "1h"}
 _NOTHING_READY: Final = {"assemble": _FOREVER}
@@ -36,7 +25,6 @@ _NOTHING_READY: Final = {"assemble": _FOREVER}
 
 @contextmanager
 def bare(protocol: str) -> Iterator[Server]:
-    """Run a receiver that parses and forgets."""
     command = [sys.executable, "-m", "tests.benchmarks.ingest.bare", protocol]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -72,16 +60,11 @@ def ragtrace_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, 
         )
         for ratio in (0, 10)
     }
-    return {
-        **kept,
-        **forwarded,
-        "ragtrace, 10 % judged, forwards": (BY_GRPC, judged),
-    }
+    return {**kept, **forwarded, "ragtrace, 10 % judged, forwards": (BY_GRPC, judged)}
 
 
 @contextmanager
 def ragtrace(name: str, protocols: Sequence[str], changes: Mapping[str, Any]) -> Iterator[list[Server]]:
-    """Run the collector."""
     with tempfile.TemporaryDirectory() as folder:
         config = {
             "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
@@ -119,7 +102,6 @@ def binary_of(name: str) -> Path:
 
 
 def otelcol_version() -> str:
-    """Return its version."""
     said = subprocess.run([binary_of("otelcol"), "--version"], stdout=subprocess.PIPE, text=True, check=True)
     return said.stdout.split()[-1]
 
@@ -152,7 +134,6 @@ def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, A
 def otelcol(
     binary: Path, name: str, protocols: Sequence[str], processors: Mapping[str, Any], exporters: Exporter
 ) -> Iterator[list[Server]]:
-    """Run an OpenTelemetry Collector."""
     with tempfile.TemporaryDirectory() as folder:
         ports = dict(zip(BOTH, free_ports(2), strict=True))
         file = Path(folder) / "otelcol.json"
@@ -193,23 +174,7 @@ def _otelcol_config(
 @contextmanager
 def phoenix(python: str, *, share: float) -> Iterator[Server]:
     """Run Phoenix's server with SQLite, from an environment that has ``arize-phoenix``."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        grpc, http = free_ports(2)
-        env = {
-            "PHOENIX_HOST": "127.0.0.1",
-            "PHOENIX_PORT": str(http),
-            "PHOENIX_GRPC_PORT": str(grpc),
-            "PHOENIX_WORKING_DIR": str(folder),
-            "PHOENIX_TELEMETRY_ENABLED": "false",
-        }
-        process = stack.enter_context(
-            running(
-                [python, "-m", "phoenix.server.main", "serve"],
-                env=env,
-                ready=lambda: all(map(is_listening, (grpc, http))),
-                log=folder / "log",
-                deadline_s=300,
-            )
-        )
-        yield Server(name="Phoenix", pid=process.pid, protocol="grpc", port=grpc, share=share)
+    with tempfile.TemporaryDirectory() as folder:
+        phoenix = running_phoenix([python, "-m", "phoenix.server.main"], Path(folder))
+        with phoenix as found:
+            yield Server(name="Phoenix", pid=found.pid, protocol="grpc", port=found.grpc, share=share)

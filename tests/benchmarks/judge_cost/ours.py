@@ -35,11 +35,7 @@ async def run(url: str, records: int, concurrency: int, names: Sequence[str]) ->
         Chunk(id=f"chunk-{rank}", text=text, rank=rank) for rank, text in enumerate(subject.CHUNKS)
     )
     record = RagRecord(
-        id="1",
-        question=subject.QUESTION,
-        chunks=chunks,
-        answer=subject.ANSWER,
-        reference=subject.REFERENCE,
+        id="1", question=subject.QUESTION, chunks=chunks, answer=subject.ANSWER, reference=subject.REFERENCE
     )
 
     metrics = [metric_named(name) for name in names]

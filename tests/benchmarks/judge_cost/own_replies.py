@@ -12,7 +12,6 @@ _CHUNK = re.compile(r"^<<chunk (\d+) [^>]*>>\n(.*)$", re.MULTILINE)
 
 
 def own_reply(step: str, prompt: str) -> str:
-    """Return what a model would reply."""
     match step:
         case "extract":
             return json.dumps({"claims": [_claim(n) for n in range(1, len(CLAIMS) + 1)], "refusal": False})

@@ -135,7 +135,6 @@ REASON = (
 
 
 def ragas_reply(step: str) -> str:
-    """Return what a model would reply to a prompt of ragas."""
     match step:
         case "statements":
             reply: object = {"statements": list(CLAIMS)}

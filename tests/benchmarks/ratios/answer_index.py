@@ -66,7 +66,7 @@ def answers(number: int) -> Iterator[AnswerSummary]:
     for place in range(number):
         time_ns = END_NS - (number - place) * (DAYS * 24 * HOUR_NS // number) + draw.randrange(10**9)
         trace = trace if trace and draw.random() < 0.1 else f"{draw.getrandbits(128):032x}"
-        session = session if session and draw.random() < 0.7 else _uuid(draw)
+        session = session if session and draw.random() < 0.7 else f"{draw.getrandbits(128):032x}"
         service = min(int(draw.expovariate(0.6)), 11)
         yield _answer(draw, time_ns, trace, session, service)
 
@@ -114,11 +114,6 @@ def _answer(draw: random.Random, time_ns: int, trace: str, session: str, service
     )
 
 
-def _uuid(draw: random.Random) -> str:
-    text = f"{draw.getrandbits(128):032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
 def fill(path: Path) -> None:
     """Write the rows, in transactions as long as a collector's."""
     with closing(sqlite3.connect(path, isolation_level=None, factory=SqliteDb)) as db:
@@ -154,40 +149,40 @@ def reader(path: Path) -> AnswerIndex:
 
 
 async def _slowest_s(index: AnswerIndex) -> float:
-    """Measure overviews of several ranges, with and without a scope."""
+    """Measure overviews of several ranges, with and without a scope; each is the median of some runs."""
     spent = []
     for days in (1, 7, 30, 90):
         since = END_NS - days * 24 * HOUR_NS
-        period = HOUR_NS if days <= 7 else 24 * HOUR_NS
         for scope in (
             TrafficScope(since_ns=since),
             TrafficScope(since_ns=since, tenant="tenant-1"),
             TrafficScope(since_ns=since, service="service-1"),
             TrafficScope(since_ns=since, service="service-9", model="model-1"),
         ):
-            queries: dict[str, Callable[[], Awaitable[object]]] = {
-                "trend": lambda s=scope, p=period: index.trends(["faithfulness"], s, period_ns=p),  # type: ignore[misc]
-                "sums": lambda s=scope: index.sums(s),  # type: ignore[misc]
-                "quadrant": lambda s=scope: index.quadrant(s),  # type: ignore[misc]
-                "metrics": lambda s=scope: index.metrics(s),  # type: ignore[misc]
-                "services": lambda s=scope: index.values("service", s),  # type: ignore[misc]
-                "newest": lambda s=scope: index.newest_ns(s),  # type: ignore[misc]
-                "random": lambda s=scope: index.random_order(s, after=0.3, limit=20),  # type: ignore[misc]
-            }
-            queries["whole page"] = lambda s=scope: _whole(index, s)  # type: ignore[misc]
-            spent += [await _spent_s(query) for query in queries.values()]
+            spent += [await _spent_s(each) for each in _queries(index, scope, days)]
     spent.append(await _spent_s(lambda: index.session("what", tenant=None)))
-    for tenant in (None, "tenant-1"):
-        spent.append(await _spent_s(lambda t=tenant: index.sessions(tenant=t)))  # type: ignore[misc]
+    spent.append(await _spent_s(lambda: index.sessions(tenant=None)))
+    spent.append(await _spent_s(lambda: index.sessions(tenant="tenant-1")))
     return max(spent)
 
 
-async def _whole(index: AnswerIndex, scope: TrafficScope) -> None:
-    await read_overview(index, replace(scope, until_ns=END_NS), now_ns=END_NS)
+def _queries(
+    index: AnswerIndex, scope: TrafficScope, days: int
+) -> tuple[Callable[[], Awaitable[object]], ...]:
+    period_ns = HOUR_NS if days <= 7 else 24 * HOUR_NS
+    return (
+        lambda: index.trends(["faithfulness"], scope, period_ns=period_ns),
+        lambda: index.sums(scope),
+        lambda: index.quadrant(scope),
+        lambda: index.metrics(scope),
+        lambda: index.values("service", scope),
+        lambda: index.newest_ns(scope),
+        lambda: index.random_order(scope, after=0.3, limit=20),
+        lambda: read_overview(index, replace(scope, until_ns=END_NS), now_ns=END_NS),
+    )
 
 
 async def _spent_s(query: Callable[[], Awaitable[object]]) -> float:
-    """Return the median of some runs."""
     spent = []
     for _ in range(_RUNS):
         start = time.perf_counter()

@@ -8,13 +8,16 @@ clock; CPU is all of the contender's, exports included.
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from tests.benchmarks.capture_cost.contender import Contender, contending
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 
@@ -66,7 +69,7 @@ def _beside_the_sdk(
 
 def _started(stack: ExitStack, names: Sequence[str], python: str) -> list[Contender]:
     """Start a sink and the contenders, which are ready."""
-    port = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
+    port = stack.enter_context(contending("sink", [sys.executable, "-m", "tests.backends.answering"])).heard()
     command = [python, "-m", f"{PACKAGE}.worker"]
     contenders = [
         stack.enter_context(
@@ -91,3 +94,42 @@ def _interleave(contenders: Sequence[Contender]) -> None:
             measurement = contender.told(str(CALLS))
             if number >= WARM_UP:
                 contender.rounds.append(measurement)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What is at work in a process, and what it was measured at."""
+
+    name: str
+    process: subprocess.Popen[str]
+    rounds: list[dict[str, float]] = field(default_factory=list)
+
+    def told(self, order: str) -> Any:
+        assert self.process.stdin is not None
+        print(order, file=self.process.stdin, flush=True)
+        return self.heard()
+
+    def heard(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise EOFError(f"{self.name!r} ended: run {self.process.args!r} to see why")
+        return json.loads(line)
+
+
+@contextmanager
+def contending(name: str, command: Sequence[str], **settings: str) -> Iterator[Contender]:
+    """Start a process with these environment variables, and end it. Its first line says that it is ready."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **settings},
+    )
+    try:
+        yield Contender(name, process)
+    finally:
+        process.kill()
+        process.wait()

@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
 from typing import Final
 
-from tests.benchmarks.ingest.load import Load
+import aiohttp
+import grpc
+
+from ragtrace.traces.otlp import encode
 from tests.benchmarks.ingest.servers import (
     bare,
     binary_of,
@@ -30,14 +36,19 @@ from tests.benchmarks.ingest.servers import (
     ragtrace,
     ragtrace_modes,
 )
+from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
+from tests.rag_spans import rag_trace, trace_id_of
 
 ROUNDS: Final = 5
 REQUESTS: Final = 150
 AT_ONCE: Final = 8
+SPANS: Final = 100
+"""In a request."""
 SPANS_A_TRACE: Final = 10
+EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PHOENIX_SHARE: Final = 0.1
 TAIL: Final = "otelcol, tail_sampling 10 %"
 RIVALS: Final = {
@@ -52,10 +63,9 @@ PACKAGES: Final = {"grpc": "grpcio", "http": "uvicorn"}
 
 def measure(peers: Peers) -> list[Measurement]:
     """Measure the collector, and beside it an OpenTelemetry Collector if it was built, and Phoenix."""
-    load = Load(spans_a_trace=SPANS_A_TRACE, at_once=AT_ONCE)
     with ExitStack() as stack:
         servers = _started(stack, peers.python.get(PHOENIX))
-        found = _driven(servers, load)
+        found = _driven(servers)
     measured = {(server.name, server.protocol): found[n] for n, server in enumerate(servers)}
     beside_bare = [
         _ratio(measured, name, "bare", protocol, _versions_of(name, peers))
@@ -87,15 +97,15 @@ def _started(stack: ExitStack, phoenix_python: str | None) -> list[Server]:
     return servers
 
 
-def _driven(servers: Sequence[Server], load: Load) -> dict[int, list[float]]:
+def _driven(servers: Sequence[Server]) -> dict[int, list[float]]:
     """Send every server its share, in turns; return what each made of it, by its place, round by round."""
     found: dict[int, list[float]] = defaultdict(list)
     for number in range(ROUNDS + 1):
         # the first round warms up, by a tenth of the load
         most = REQUESTS if number else REQUESTS // 10
         for position in random.sample(range(len(servers)), len(servers)):
-            requests = load.requests(max(1, int(most * servers[position].share)))
-            measured = asyncio.run(load.drive(servers[position], requests))
+            requests = new_requests(max(1, int(most * servers[position].share)))
+            measured = asyncio.run(drive(servers[position], requests))
             if number:
                 found[position].append(measured)
     return found
@@ -121,3 +131,61 @@ def _ratio(
         ratios=tuple(one / another for one, another in pairs),
         versions={**versions_of([PACKAGES[protocol]]), **versions},
     )
+
+
+def new_requests(number: int) -> list[bytes]:
+    """Make requests as an exporter does, none of which was sent before."""
+    template, traces = _template(), SPANS // SPANS_A_TRACE
+    return [_renamed(template, traces) for _ in range(number)]
+
+
+def _renamed(request: bytes, traces: int) -> bytes:
+    for trace in range(traces):
+        request = request.replace(bytes.fromhex(trace_id_of(trace)), secrets.token_bytes(16))
+    return request
+
+
+@cache
+def _template() -> bytes:
+    prose = " ".join(subject.CHUNKS)
+
+    def text(number: int, length: int) -> str:
+        """Return English prose: what searches, checks and compresses texts takes its time with real ones."""
+        start = number * 97 % len(prose)
+        return (prose * (length // len(prose) + 2))[start : start + length]
+
+    spans = []
+    for position in range(SPANS):
+        trace, within = divmod(position, SPANS_A_TRACE)
+        chunks = [text(5 * position + number, 600) for number in range(5)]
+        span = rag_trace(trace, answer=text(position, 1_200), chunks=chunks)[within % 3]
+        parent = None if within == 0 else f"{trace * SPANS_A_TRACE + 1:016x}"
+        spans.append(replace(span, span_id=f"{position + 1:016x}", parent_span_id=parent))
+    return encode(spans)
+
+
+async def drive(server: Server, requests: Sequence[bytes]) -> float:
+    """Send requests, several at once; return the CPU µs a span until the server has come to rest."""
+    waiting, before = iter(requests), server.cpu_s()
+    send = _send_grpc if server.protocol == "grpc" else _send_http
+    async with asyncio.TaskGroup() as senders:
+        for _ in range(AT_ONCE):
+            senders.create_task(send(server, waiting))
+    cpu_s = await asyncio.to_thread(server.at_rest)
+    return (cpu_s - before) / (len(requests) * SPANS) * 1e6
+
+
+async def _send_grpc(server: Server, requests: Iterator[bytes]) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
+        for request in requests:
+            await export(request)
+
+
+async def _send_http(server: Server, requests: Iterator[bytes]) -> None:
+    headers = {"content-type": "application/x-protobuf"}
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}", headers=headers) as client:
+        for request in requests:
+            async with client.post("/v1/traces", data=request) as response:
+                response.raise_for_status()
+                await response.read()

@@ -30,11 +30,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 """
-ALTERNATIVES: Final = {
-    CLICK: ("import click", ()),
-    BARE: ("pass", ()),
-    SDK: (SDK_CODE, ()),
-}
+ALTERNATIVES: Final = {CLICK: ("import click", ()), BARE: ("pass", ()), SDK: (SDK_CODE, ())}
 
 
 def measure(_: Peers) -> list[Measurement]:

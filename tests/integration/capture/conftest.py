@@ -24,6 +24,7 @@ class HttpReceiver:
         self.requests: list[ExportTraceServiceRequest] = []
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
+        self.ports: list[int] = []
         self.status = 200
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -37,6 +38,10 @@ class HttpReceiver:
             for scope in resource.scope_spans
             for span in scope.spans
         ]
+
+    def keep_alive(self) -> None:
+        """Answer more than one request on a connection."""
+        self._server.RequestHandlerClass.protocol_version = "HTTP/1.1"  # type: ignore[attr-defined]
 
     def run(self) -> Iterator[HttpReceiver]:
         thread = threading.Thread(target=self._server.serve_forever)
@@ -57,6 +62,7 @@ class HttpReceiver:
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 if receiver.status == 200:
+                    receiver.ports.append(self.client_address[1])
                     receiver.paths.append(self.path)
                     receiver.headers.append({key.lower(): value for key, value in self.headers.items()})
                     receiver.requests.append(ExportTraceServiceRequest.FromString(body))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -101,45 +99,6 @@ for number in range(2):
 
 
 @pytest.mark.slow
-def test_a_forked_worker_speaks_on_no_connection_of_its_parent() -> None:
-    ports = []
-
-    class KeepAlive(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            ports.append(self.client_address[1])
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    code = """
-import os, ragtrace
-ragtrace.instrument()
-def call():
-    with ragtrace.rag(question="Who?"): pass
-    assert ragtrace.flush()
-call()
-child = os.fork()
-if child == 0:
-    call()
-    os._exit(0)
-os.waitpid(child, 0)
-"""
-    with ThreadingHTTPServer(("127.0.0.1", 0), KeepAlive) as server:
-        threading.Thread(target=server.serve_forever).start()
-        endpoint = f"http://127.0.0.1:{server.server_port}"
-        run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
-        server.shutdown()
-    parent, child = ports
-    assert parent != child
-
-
-@pytest.mark.slow
 def test_a_fork_amid_an_export_leaves_both_processes_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     arrived, both, export = threading.Event(), threading.Barrier(2), OtlpReceiver.Export
 
@@ -173,30 +132,36 @@ sys.exit(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.slow
-def test_a_worker_of_multiprocessing_sends_what_it_recorded(grpc_receiver: OtlpReceiver) -> None:
+def test_a_forked_worker_speaks_on_no_connection_of_its_parent(http_receiver: Any) -> None:
     code = """
-import multiprocessing, ragtrace
+import os, ragtrace
 ragtrace.instrument()
-def work():
-    with ragtrace.rag(question="child"): pass
-child = multiprocessing.get_context("fork").Process(target=work)
-child.start()
-child.join()
+def call():
+    with ragtrace.rag(question="Who?"): pass
+    assert ragtrace.flush()
+call()
+child = os.fork()
+if child == 0:
+    call()
+    os._exit(0)
+os.waitpid(child, 0)
 """
-    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
-    assert [question(span) for span in grpc_receiver.spans] == ["child"]
-
-
-ENDINGS = {
-    "end of the program": "",
-    "exception": "raise SystemExit(3)",
-    "exit in a thread": "threading.Thread(target=sys.exit).start()",
-    "handled signal": "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), 15)",
-}
+    http_receiver.keep_alive()
+    endpoint = http_receiver.endpoint
+    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
+    parent, child = http_receiver.ports
+    assert parent != child
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "raise SystemExit(3)",
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), 15)",
+    ],
+    ids=["exception", "handled signal"],
+)
 def test_however_a_program_ends_what_it_recorded_is_sent(ending: str, grpc_receiver: OtlpReceiver) -> None:
     code = f"""
 import os, ragtrace, signal, sys, threading
@@ -213,47 +178,14 @@ assert list(ask("Who?")) == ["A", "da"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ending", "code"),
-    [("os._exit(7)", 7), ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM)],
-    ids=["os._exit", "SIGTERM"],
-)
-def test_a_program_that_ends_at_once_does_so_and_is_not_held_up(ending: str, code: int) -> None:
-    program = f"""
+def test_a_program_that_ends_at_once_does_so_and_is_not_held_up() -> None:
+    program = """
 import os, ragtrace, signal
 ragtrace.instrument(endpoint="http://127.0.0.1:1")
 with ragtrace.rag(question="Who?"): pass
-{ending}
+os.kill(os.getpid(), signal.SIGTERM)
 """
-    assert run(program, check=False).returncode == code
-
-
-@pytest.mark.slow
-def test_a_process_that_was_frozen_goes_on_sending(grpc_receiver: OtlpReceiver) -> None:
-    code = """
-import ragtrace, sys
-ragtrace.instrument()
-for line in sys.stdin:
-    with ragtrace.rag(question=line.strip()): pass
-    print(ragtrace.flush(), flush=True)
-"""
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code],
-        env=environment(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for number in range(3):
-            print(f"call {number}", file=process.stdin, flush=True)
-            assert process.stdout.readline() == "True\n"
-            process.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-            process.send_signal(signal.SIGCONT)
-        process.stdin.close()
-    assert [question(span) for span in grpc_receiver.spans] == ["call 0", "call 1", "call 2"]
+    assert run(program, check=False).returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow
@@ -283,3 +215,18 @@ assert ragtrace.statistics().spans_ended == 3
     ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
     assert ended.stderr == ""
     assert [question(span) for span in grpc_receiver.spans] == ["left", "loop 0", "loop 1"]
+
+
+@pytest.mark.slow
+def test_a_worker_of_multiprocessing_sends_what_it_recorded(grpc_receiver: OtlpReceiver) -> None:
+    code = """
+import multiprocessing, ragtrace
+ragtrace.instrument()
+def work():
+    with ragtrace.rag(question="child"): pass
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+"""
+    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
+    assert [question(span) for span in grpc_receiver.spans] == ["child"]

@@ -15,10 +15,9 @@ __all__ = ["OnTerminal"]
 
 @dataclass
 class OnTerminal:
-    """A program whose stderr, and stdout unless it is piped, is a terminal of 80 columns."""
+    """A program whose stdout and stderr are a terminal of 80 columns."""
 
     args: tuple[str, ...]
-    is_piped: bool = False
     drawn: str = field(default="", init=False)
     """All that was written to the terminal."""
 
@@ -27,7 +26,7 @@ class OnTerminal:
         self.process = subprocess.Popen(
             [*COMMAND, *self.args],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if self.is_piped else follower,
+            stdout=follower,
             stderr=follower,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
         )
@@ -40,12 +39,12 @@ class OnTerminal:
             assert part, self.drawn
             self.drawn += part
 
-    def finish(self) -> str:
-        """Wait for the end of the program, and return what it wrote into the pipe."""
+    def finish(self) -> None:
+        """Wait for the end of the program."""
         while part := self._part():
             self.drawn += part
         os.close(self._leader)
-        return (self.process.communicate(timeout=PATIENCE_S)[0] or b"").decode()
+        self.process.wait(timeout=PATIENCE_S)
 
     def _part(self) -> str:
         try:

@@ -2,97 +2,38 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import signal
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import pytest
-from pydantic.fields import FieldInfo
 
-from ragtrace import __version__
-from ragtrace.cli.app import cli
-from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS, needs_extra
-from ragtrace.cli.report import DIMENSIONS
-from ragtrace.compat.tool import PROFILES
+from ragtrace.cli.app import COMMANDS, cli
+from ragtrace.cli.options import needs_extra
 from ragtrace.errors import ConfigError
-from ragtrace.model import Label
-from ragtrace.quality import ReportDimension
-from ragtrace.reports import SUFFIXES
-from ragtrace_collector.cli.tail import LABELS
-from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.values import Section
-from tests.integration.cli.program import COMMAND, run
+from ragtrace.traces.otlp import encode_json
+from tests.backends.process import eventually
+from tests.integration.cli.program import COMMAND, run, start
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
 
-COMMANDS = cli.list_commands(click.Context(cli))
+NAMES = cli.list_commands(click.Context(cli))
 
 
-def test_version_is_said() -> None:
-    assert run("--version").output == f"ragtrace {__version__}\n"
-
-
-def test_help_names_every_command() -> None:
-    output = run("--help").output
-    assert COMMANDS == [
-        "demo",
-        "evaluate",
-        "explain",
-        "backfill",
-        "rejudge",
-        "compare",
-        "report",
-        "calibrate",
-        "doctor",
-        "collector",
-        "ui",
-        "tail",
-        "export-records",
-        "why",
-        "ledger",
-        "drift",
-    ]
-    assert all(f"\n  {name} " in output for name in COMMANDS)
-
-
-@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
-def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> None:
-    result = run(*command, "--help")
-    assert result.exit_code == 0
-    example = " ".join(("  ragtrace", *command))
-    assert "Examples:\n" in result.output
-    assert example in result.output.partition("Examples:\n")[2]
-    assert max(map(len, result.output.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "export-records"])
-def test_every_command_speaks_json(name: str) -> None:
-    """`export-records` writes nothing but JSON lines."""
-    assert "--json" in run(name, "--help").output
-
-
-def test_the_choices_in_options_are_those_of_the_library() -> None:
-    assert TOOLS == PROFILES
-    assert tuple(Label) == LABELS
-    assert REPORT_SUFFIXES == SUFFIXES
-    assert tuple(ReportDimension) == DIMENSIONS
-    assert {name for name, field in CollectorConfig.model_fields.items() if is_section(field)} == {*_SECTIONS}
-
-
-def is_section(field: FieldInfo) -> bool:
-    return field.annotation is not None and isinstance(field.get_default(), Section | tuple)
-
-
-@pytest.mark.parametrize(
-    ("name", "titles"),
-    [
-        ("backfill", ["What to read", "How to judge", "What it may cost", "What to write", "Options"]),
-        ("evaluate", ["What to measure", "How to judge", "What to write", "Options"]),
-        ("doctor", ["What to check", "Run an application", "What to write", "Options"]),
-    ],
-)
-def test_the_help_of_long_commands_has_sections(name: str, titles: list[str]) -> None:
-    lines = run(name, "--help").output.splitlines()
-    assert [line.rstrip(":") for line in lines if line[:1].strip() and line.endswith(":")] == titles
+def test_help_has_an_example_and_fits_80_columns_and_every_command_speaks_json() -> None:
+    for command in ("", *NAMES):
+        result = run(*command.split(), "--help")
+        assert result.exit_code == 0, command
+        assert f"  ragtrace {command}".rstrip() in result.output.partition("Examples:\n")[2], command
+        assert max(map(len, result.output.splitlines())) <= 80, command
+        assert "--json" in result.output or command in ("", "export-records"), command  # nothing but JSON
 
 
 def test_a_command_that_is_mistyped_is_guessed() -> None:
@@ -101,45 +42,28 @@ def test_a_command_that_is_mistyped_is_guessed() -> None:
     assert "did you mean `evaluate`?" in result.stderr
 
 
+DRY = ("backfill", "--from", "otlp-file:x", "--dry-run")
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown command"),
-        pytest.param(["ledger", "--jsn"], "--jsn", id="unknown option"),
-        pytest.param(["explain"], "FILE|TRACE_ID", id="missing argument"),
-        pytest.param(["explain", "missing.jsonl"], "neither a file nor a trace id", id="missing file"),
-        pytest.param(["explain", "x.jsonl", "--from", "store:x.db"], "not a trace id", id="file with --from"),
-        pytest.param(["backfill", "--to", "otlp-file:x"], "--from", id="backfill from nowhere"),
-        pytest.param(["backfill", "--from", "otlp-file:x"], "--to", id="backfill to nowhere"),
-        pytest.param(
-            ["backfill", "--from", "ftp://x", "--dry-run", "--trace-id", "1"],
-            "not an address",
-            id="unknown source",
-        ),
-        pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--rate", "2"], "--rate", id="ratio above 1"
-        ),
-        pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--metrics", "vibes"],
-            "there is no metric 'vibes'",
-            id="unknown metric",
-        ),
-        pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--metrics", ", ,"],
-            "--metrics names none",
-            id="no metric",
-        ),
-        pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--judge", "oracle"],
-            "there is no judge 'oracle'",
-            id="unknown judge",
-        ),
-        pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--base-url", "http://localhost/v1"],
-            "--base-url needs --judge",
-            id="endpoint without a model",
-        ),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["ledger", "--jsn"], "--jsn"),
+        (["explain"], "FILE|TRACE_ID"),
+        (["explain", "missing.jsonl"], "neither a file nor a trace id"),
+        (["explain", "x.jsonl", "--from", "store:x.db"], "not a trace id"),
+        (["evaluate", "missing.jsonl"], "'missing.jsonl' is not a file"),
+        (["backfill", "--to", "otlp-file:x"], "--from"),
+        (["backfill", "--from", "otlp-file:x"], "--to"),
+        (["backfill", "--from", "ftp://x", "--dry-run", "--trace-id", "1"], "not an address"),
+        ([*DRY, "--rate", "2"], "--rate"),
+        ([*DRY, "--metrics", "vibes"], "there is no metric 'vibes'"),
+        ([*DRY, "--metrics", ", ,"], "--metrics names none"),
+        ([*DRY, "--judge", "oracle"], "there is no judge 'oracle'"),
+        ([*DRY, "--base-url", "http://localhost/v1"], "--base-url needs --judge"),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_usage_is_exit_code_2_and_one_message_on_stderr(args: list[str], says: str) -> None:
     result = run(*args)
@@ -148,29 +72,23 @@ def test_wrong_usage_is_exit_code_2_and_one_message_on_stderr(args: list[str], s
     assert "Traceback" not in result.stderr
 
 
-def test_what_cannot_be_read_is_exit_code_1() -> None:
-    result = run("explain", "0" * 31 + "1", "--from", "store:missing.db")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: there is no store 'missing.db'")
-
-
 def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:
     missing = "this command needs uvicorn.*pip install .*\\[collector\\]"
     with pytest.raises(ConfigError, match=missing), needs_extra("collector"):
         raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn.config")
 
 
-def test_a_missing_module_of_our_own_is_a_bug_and_not_a_missing_extra() -> None:
-    with pytest.raises(ModuleNotFoundError), needs_extra("collector"):
-        raise ModuleNotFoundError("No module named 'ragtrace.oops'", name="ragtrace.oops")
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")
-@pytest.mark.parametrize("args", [["collector", "--print-config"], ["--help"]], ids=" ".join)
 @pytest.mark.slow
-def test_a_full_disk_is_said_in_one_line(args: list[str]) -> None:
+def test_a_full_disk_is_said_in_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([*COMMAND, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*COMMAND, *["collector", "--print-config"]],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 1
     assert done.stderr == "Error: the output cannot be written: No space left on device\n"
 
@@ -181,3 +99,163 @@ def test_ctrl_c_is_answered_while_the_program_loads(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from ragtrace.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
+
+DEPENDENCIES = {
+    *("aiohttp", "anyio", "asyncio", "genai_prices", "google", "grpc", "httpx", "httpx2", "jinja2", "numpy"),
+    *("openai", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich"),
+    *("starlette", "uvicorn", "yaml"),
+}
+STANDARD = {"hashlib", "multiprocessing", "sqlite3", "ssl", "subprocess", "webbrowser"}
+"""Of Python's own modules, those that take long to load."""
+PACKAGES = {"email", "importlib.metadata"}
+"""They find installed packages: for the commands of packages, and for nothing else."""
+OWN = {
+    *("answers", "backends", "backfill", "budget", "calibration", "capture", "compat", "conversations"),
+    *("drift", "http", "judge", "metrics", "model", "pipeline", "plugins", "ports", "quality", "records"),
+    *("reports", "reviews", "sampling", "scoring", "semconv", "sql", "traces", "transcripts"),
+}
+OF_THE_COLLECTOR = {
+    *("assemble", "config", "deliver", "drift", "evaluate", "judge", "ledger", "operations"),
+    *("receive", "sample", "sampling", "service", "sessions", "stage", "store", "telemetry", "ui", "web"),
+}
+NOT_IMPORTED = (
+    DEPENDENCIES
+    | STANDARD
+    | {f"ragtrace.{name}" for name in OWN}
+    | {f"ragtrace_collector.{name}" for name in OF_THE_COLLECTOR}
+)
+
+
+EVALUATION = (
+    {"click", "genai_prices", "grpc", "httpx", "jinja2", "openai", "pydantic", "rich", "sqlite3", "yaml"}
+    | {f"ragtrace.{name}" for name in OWN - {"capture", "http", "model", "semconv"}}
+    | {"ragtrace.cli", "ragtrace_collector"}
+)
+"""What judges, reads or stores. Capture has the values, the names of attributes, and the exporters."""
+
+PROGRAM = """
+import sys
+from ragtrace.cli import main
+try:
+    main()
+finally:
+    print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+
+
+def imported_by(*args: str, exit_code: int) -> set[str]:
+    """Run the program; return the modules that it held at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == exit_code, done.stderr
+    modules = set(done.stderr.splitlines())
+    assert "click" in modules
+    return modules
+
+
+def assert_light(modules: set[str], *, guesses: bool = False) -> None:
+    """Refuse what only a run needs. What was typed wrong may be guessed."""
+    assert not modules & (NOT_IMPORTED if guesses else NOT_IMPORTED | {"difflib"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_imports_nothing_that_only_a_run_needs(command: str) -> None:
+    modules = imported_by(command, "--help", exit_code=0)
+    assert_light(modules)
+    if COMMANDS[command][0].startswith("ragtrace."):
+        assert not modules & PACKAGES
+        assert not {name for name in modules if name.startswith("ragtrace_collector")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["evaluate", "why"])
+def test_a_mistyped_option_imports_no_more(command: str) -> None:
+    assert_light(imported_by(command, "--no-such-option", exit_code=2), guesses=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_the_program_alone_imports_no_command(argument: str) -> None:
+    modules = imported_by(argument, exit_code=0)
+    assert_light(modules)
+    commands = {address.partition(":")[0] for address, _ in COMMANDS.values()}
+    assert not modules & commands
+    assert not {name for name in modules if name.startswith("ragtrace_collector.")}
+
+
+@pytest.mark.slow
+def test_a_mistyped_command_imports_no_command() -> None:
+    modules = imported_by("evalute", exit_code=2)
+    assert_light(modules, guesses=True)
+    assert not modules & {address.partition(":")[0] for address, _ in COMMANDS.values()}
+
+
+@pytest.mark.slow
+def test_an_application_imports_nothing_that_evaluates() -> None:
+    statement = (
+        "import ragtrace; ragtrace.instrument(endpoint='http://127.0.0.1:1', protocol='http/protobuf')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    modules = set(done.stdout.splitlines())
+    assert "ragtrace" in modules
+    assert not modules & EVALUATION
+
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+RECORD = json.dumps({"question": "Refunds?", "contexts": ["Refunds take 14 days."], "answer": "14 days."})
+READERS = {
+    "evaluate": ("evaluate", "-", "--judge", "lexical"),
+    "backfill": ("backfill", "--from", "otlp-file:-", "--judge", "lexical", "--to"),
+    "explain": ("explain", "--from", "otlp-file:-", trace_id_of(7)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "signals",
+    [(INT,), *(pytest.param(each, marks=pytest.mark.night) for each in ((INT, INT), (TERM,), (TERM, TERM)))],
+    ids=str,
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_signal_ends_what_waits_for_standard_input(
+    reader: str, signals: Sequence[signal.Signals], tmp_path: Path
+) -> None:
+    to = (f"otlp-file:{tmp_path / 'out.jsonl'}",) if reader == "backfill" else ()
+    process = start(*READERS[reader], *to, stdin=subprocess.PIPE)
+    with process:
+        assert process.stdin is not None
+        given = RECORD.encode() if reader == "evaluate" else encode_json(rag_trace(0)).encode()
+        process.stdin.write(given + b"\n")
+        process.stdin.flush()
+        pipe = process.stdin.fileno()
+        eventually(lambda: not unread(pipe) or process.poll() is not None, what="that it waits for more")
+        for number in signals:
+            process.send_signal(number)
+        try:
+            process.wait(PATIENCE_S)  # its input stays open
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        err = process.stderr.read()
+    assert process.returncode in {130, -TERM, 0, 1}
+    assert b"Traceback" not in err, err.decode()
+    assert b"Fatal" not in err, err.decode()
+
+
+def unread(pipe: int) -> int:
+    """Return how many bytes wait in a pipe."""
+    (waiting,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+    return int(waiting)

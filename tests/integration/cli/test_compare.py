@@ -72,19 +72,17 @@ def as_json(*args: object, exit_code: int = 0) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", [".jsonl", ".lines", ".db"])
-def test_answers_that_changed_are_what_is_compared(better: tuple[Path, Path], kind: str) -> None:
-    a, b = (path.with_suffix(kind) for path in better)
-    found = as_json(a, b)
-    (metric,) = found["metrics"]
-    mean = metric["mean"]
-    assert (round(mean["first"], 2), mean["second"], round(mean["change"], 2)) == (0.83, 1.0, 0.17)
-    assert 0 < mean["low"] < mean["change"] < mean["high"]
-    assert not metric["pass_rate"]["is_chance"]
-    assert (found["pairs"]["by_id"], metric["to_pass"], metric["to_fail"]) == (12, 12, 0)
-    change = found["changes"][0]
-    assert change["claims"] == [{"text": WRONG, "first": "contradicted", "second": None}]
-    assert found["notices"] == []
+def test_answers_that_changed_are_what_is_compared(better: tuple[Path, Path]) -> None:
+    for kind in (".jsonl", ".lines", ".db"):
+        found = as_json(*(path.with_suffix(kind) for path in better))
+        (metric,) = found["metrics"]
+        mean = metric["mean"]
+        assert (round(mean["first"], 2), mean["second"], round(mean["change"], 2)) == (0.83, 1.0, 0.17), kind
+        assert 0 < mean["low"] < mean["change"] < mean["high"]
+        assert not metric["pass_rate"]["is_chance"]
+        assert (found["pairs"]["by_id"], metric["to_pass"], metric["to_fail"]) == (12, 12, 0), kind
+        assert found["changes"][0]["claims"] == [{"text": WRONG, "first": "contradicted", "second": None}]
+        assert found["notices"] == []
 
 
 def test_people_see_it_in_80_columns(better: tuple[Path, Path]) -> None:
@@ -118,17 +116,6 @@ def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callab
     assert "no answer with the prompt version 'v9'; it has v1, v2" in " ".join(missing.stderr.split())
 
 
-def test_a_shift_within_a_group_is_told_beside_the_whole(judge: Callable[..., Path]) -> None:
-    def rows(*, is_new: bool) -> Rows:
-        for at, row in enumerate(records(20, wrong=lambda at: is_new and at % 2 == 0)):
-            yield {**row, "model": "small" if at % 2 == 0 else "large"}
-
-    found = as_json(judge("old", rows(is_new=False)), judge("new", rows(is_new=True)), "--by", "model")
-    turned = {group["name"]: group["metrics"][0]["to_fail"] for group in found["groups"]}
-    assert turned == {"small": 10, "large": 0}
-    assert found["metrics"][0]["to_fail"] == 10
-
-
 def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: tuple[Path, Path]) -> None:
     first, second = list(records(12, wrong=lambda _: False)), list(records(10, wrong=lambda _: False))
     first[0]["question"] = "Another question altogether?"
@@ -145,10 +132,9 @@ def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: 
     assert "judged by another version of the evaluator" in notices
 
 
-@pytest.mark.parametrize(
-    ("rule", "exit_code", "said"),
-    [
-        ("worse by more than 0.02", 1, "failed: faithfulness, pass rate: B is worse by more than 0.02"),
+def test_a_rule_fails_by_what_the_interval_shows(better: tuple[Path, Path]) -> None:
+    a, b = better
+    for rule, exit_code, said in (
         ("faithfulness mean worse by more than .02", 1, "failed: faithfulness, mean score: B is worse"),
         (
             "mean worse by more than 0.17",
@@ -156,28 +142,11 @@ def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: 
             "cannot tell: faithfulness, mean score: the interval is too wide",
         ),
         ("mean possibly worse by more than 0.17", 1, "failed: faithfulness, mean score: the interval is too"),
-        (
-            "mean possibly worse by more than 0.5",
-            0,
-            "passed: faithfulness, mean score: B is not worse by more",
-        ),
         ("answer_relevance worse", 1, "answer_relevance is not in both A and B"),
-    ],
-)
-def test_a_rule_fails_by_what_the_interval_shows(
-    better: tuple[Path, Path], rule: str, exit_code: int, said: str
-) -> None:
-    a, b = better
-    told = run("compare", str(b), str(a), "--fail-if", rule)
-    assert told.exit_code == exit_code
-    assert said in " ".join(told.stderr.split())
+    ):
+        told = run("compare", str(b), str(a), "--fail-if", rule)
+        assert (told.exit_code, said in " ".join(told.stderr.split())) == (exit_code, True), told.stderr
     assert run("compare", str(a), str(b), "--fail-if", "worse").exit_code == 0
-
-
-def test_a_metric_that_nobody_judged_is_no_comparison(better: tuple[Path, Path]) -> None:
-    told = run("compare", *map(str, better), "--metric", "politeness")
-    assert told.exit_code == 2
-    assert "A and B share no metric of politeness to compare" in told.stderr
 
 
 def test_it_writes_a_comment_a_page_and_json(better: tuple[Path, Path], tmp_path: Path) -> None:
@@ -209,9 +178,7 @@ def test_text_of_others_steers_no_comment(judge: Callable[..., Path], tmp_path: 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["v1", "v2"], "there is no file 'v1'"),
         (["plain.jsonl", "plain.jsonl"], "`ragtrace evaluate plain.jsonl --out judged.jsonl` judges records"),
-        (["plain.jsonl", "gone.jsonl"], "plain.jsonl"),
         (["v1", "v2", "--from", "plain.jsonl"], "--from needs --by"),
         (["a", "b", "--fail-if", "slower"], "'slower' is no rule: write [METRIC]"),
         (["a", "b", "--out", "told.pdf"], "must end with .html, .json or .md"),
@@ -247,16 +214,3 @@ async def test_two_versions_in_a_running_collector_are_compared_with_the_claims_
         found = await asyncio.to_thread(as_json, "shop-0", "shop-1", "--by", "service", "--from", store)
     assert found["pairs"]["by_question"] == 3
     assert found["changes"][0]["claims"]
-
-
-def test_lines_of_json_with_a_failed_record_are_read(tmp_path: Path) -> None:
-    rows, script = tmp_path / "records.jsonl", tmp_path / "script.json"
-    rows.write_text("".join(f"{json.dumps(row)}\n" for row in records(2, wrong=lambda at: at == 0)))
-    script.write_text(json.dumps({"claims": {WRONG: {"label": "supported", "error": "judge_timeout"}}}))
-    told = run("evaluate", str(rows), "--judge", f"scripted:{script}", "--json").stdout
-    assert [row["status"] for row in json_lines(told)] == ["error", "ok"]
-    lines = tmp_path / "judged.lines"
-    lines.write_text(told)
-    compared = run("compare", str(lines), str(lines))
-    assert compared.exit_code == 0, compared.output
-    assert "of 2 pairs, 0 have a score only in A" in " ".join(compared.stdout.split())

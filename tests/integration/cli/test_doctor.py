@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import shlex
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,9 +21,11 @@ import pytest
 
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
-from tests.integration.cli.program import json_lines, run
-from tests.integration.cli.test_judge_card import a_card
+from tests.integration.cli.program import COMMAND, json_lines, run
+from tests.integration.cli.test_evaluate import a_card
 from tests.planted import answered
+
+pytestmark = pytest.mark.timeout(120)
 
 ANSWER = "Refunds take 14 days."
 """What the doctor asks about."""
@@ -80,12 +87,6 @@ def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
     assert "4317" in found["export"]["advice"]
 
 
-def test_an_address_that_is_none_gets_no_advice_about_ports() -> None:
-    found = checks("--judge", "lexical", "--to", "tempo", exit_code=1)
-    assert "not an address" in found["export"]["found"]
-    assert found["export"]["advice"] is None
-
-
 def test_a_file_to_write_to_needs_a_folder(tmp_path: Path) -> None:
     assert checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/x.jsonl")["export"]["status"] == "ok"
     found = checks("--judge", "lexical", "--to", f"otlp-file:{tmp_path}/no/x.jsonl", exit_code=1)
@@ -93,17 +94,9 @@ def test_a_file_to_write_to_needs_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_judge_is_a_failed_check_and_the_others_are_still_made(endpoint: str) -> None:
-    found = checks("--judge", "oracle", "--to", endpoint, exit_code=1)
-    assert found["judge"]["status"] == "fail"
-    assert "there is no judge 'oracle'" in found["judge"]["found"]
-    assert found["export"]["status"] == "ok"
-
-
 @pytest.mark.parametrize(
     ("script", "status", "says"),
     [
-        pytest.param("{}", "ok", "judged a test sentence correctly", id="good"),
         pytest.param(
             '{"claims": {"Refunds take 14 days.": "contradicted"}}', "warn", "unsupported", id="poor"
         ),
@@ -203,59 +196,29 @@ def model_server(*refused: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("refused", "rung"),
-    [
-        pytest.param((), "json_schema", id="all"),
-        pytest.param(("json_schema", "tools"), "json_object", id="no schemas"),
-    ],
-)
-def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
-    with model_server(*refused) as url:
-        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-    assert found["judge"]["found"] == f"judged a test sentence correctly; takes a schema as {rung}"
+def test_what_the_model_server_takes_is_shown(endpoint: str) -> None:
+    for refused, name, status, says in (
+        (
+            ("json_schema", "tools"),
+            "judge",
+            "ok",
+            "judged a test sentence correctly; takes a schema as json_object",
+        ),
+        ((), "log-probabilities", "ok", "given (P(yes) = 0.98); verdicts are asked for as JSON"),
+        (("logprobs",), "log-probabilities", "ok", "none: verdicts are asked for as JSON (verify: auto)"),
+        ((), "embeddings", "ok", "vectors of 3 numbers"),
+        (("embeddings",), "embeddings", "warn", ""),
+    ):
+        with model_server(*refused) as url:
+            found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)[name]
+        assert (found["status"], found["found"].startswith(says)) == (status, True), (refused, found)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("refused", "says"),
-    [
-        pytest.param((), "given (P(yes) = 0.98); verdicts are asked for as JSON", id="given"),
-        pytest.param(("logprobs",), "none: verdicts are asked for as JSON (verify: auto)", id="none"),
-    ],
-)
-def test_log_probabilities_and_the_form_of_verdicts_are_shown(
-    endpoint: str, refused: tuple[str, ...], says: str
-) -> None:
-    with model_server(*refused) as url:
-        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-    assert found["log-probabilities"]["status"] == "ok"
-    assert found["log-probabilities"]["found"].startswith(says)
-
-
-@pytest.mark.slow
-def test_probabilities_that_a_configuration_insists_on_must_be_there(config: Path) -> None:
-    with model_server("logprobs") as url:
-        config.write_text(
-            f"{config.read_text()}judge: {{use: 'openai:m', base_url: {url}, verify: logprobs}}\n"
-        )
-        found = checks("--config", str(config), exit_code=1)
-    assert found["log-probabilities"]["status"] == "fail"
-    assert "verify: auto" in found["log-probabilities"]["advice"]
-    assert "embeddings" not in found
-
-
-@pytest.mark.slow
-def test_an_endpoint_without_embeddings_is_a_warning_unless_they_were_asked_for(endpoint: str) -> None:
+def test_an_endpoint_without_the_embeddings_that_were_asked_for_is_a_failure(endpoint: str) -> None:
     with model_server("embeddings") as url:
-        judge = ("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-        assert checks(*judge)["embeddings"]["status"] == "warn"
-        assert (
-            checks(*judge, "--set", "judge.embedder=openai:e", exit_code=1)["embeddings"]["status"] == "fail"
-        )
-    with model_server() as url:
-        found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)["embeddings"]
-    assert (found["status"], found["found"]) == ("ok", "vectors of 3 numbers")
+        asked = ("--judge", "openai:m", "--base-url", url, "--set", "judge.embedder=openai:e")
+        assert checks(*asked, "--to", endpoint, exit_code=1)["embeddings"]["status"] == "fail"
 
 
 @pytest.mark.slow
@@ -301,11 +264,6 @@ def test_a_wrong_configuration_is_named_with_its_key(tmp_path: Path) -> None:
     assert "unknown key `exprt`: did you mean `export`?" in found["config"]["found"]
 
 
-def test_a_key_that_is_set_wins_over_the_configuration(config: Path) -> None:
-    found = checks("--config", str(config), "--set", "judge.use=oracle", exit_code=1)
-    assert found["judge"]["status"] == "fail"
-
-
 def test_a_secret_that_somebody_repeats_is_masked(config: Path, tmp_path: Path) -> None:
     config.write_text(config.read_text().replace(f"{tmp_path}/ragtrace.db", "/no/such/Bearer abc123/x.db"))
     found = checks("--config", str(config), exit_code=1)
@@ -318,3 +276,212 @@ def test_people_get_a_page_of_80_columns(nobody: str) -> None:
     assert result.stdout.startswith("ok    versions\n")
     assert "fail  export" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+HELPERS = """
+import ragtrace
+ragtrace.instrument(service_name="support-bot", endpoint="http://localhost:4999")
+
+@ragtrace.retrieval
+def retrieve(question):
+    return [ragtrace.Chunk(id="faq-12", text="Refunds take 14 days.", score=0.93)]
+
+@ragtrace.rag
+def answer(question):
+    chunks = retrieve(question)
+    with ragtrace.generation(model="m", messages=[{"role": "user", "content": question}]) as generation:
+        generation.set_answer("Refunds take 30 days.")
+        return "Refunds take 30 days."
+
+print(answer("How long do refunds take?"))
+"""
+
+WITH_AN_EXPORTER = """
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(provider)
+"""
+
+SERVER = (
+    HELPERS
+    + """
+import sys, time
+print("serving", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped by Ctrl-C", flush=True)
+    sys.exit(0)
+"""
+)
+
+
+def environment(**env: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "RAGTRACE_"))}
+    return {**kept, "COLUMNS": "120", **env}
+
+
+def command(folder: Path, code: str) -> str:
+    """Write an application, and return the command that runs it."""
+    (folder / "app.py").write_text(code)
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(folder / 'app.py'))}"
+
+
+def doctor(app: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "doctor", "--app", app, *args],
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def app_checks(app: str, *args: str, exit_code: int, **env: str) -> dict[str, dict[str, Any]]:
+    """Run the doctor; return its checks by name, a trace as ``trace``."""
+    done = doctor(app, "--json", *args, **env)
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr or "boom" in done.stderr
+    return {_name(check): check for check in json_lines(done.stdout)}
+
+
+def _name(check: Mapping[str, Any]) -> str:
+    name = str(check["name"])
+    return name.partition(" ")[0] if name.startswith(("trace ", "app ")) else name
+
+
+@pytest.mark.slow
+def test_a_call_that_was_captured_whole_will_be_judged(tmp_path: Path) -> None:
+    done = doctor(command(tmp_path, HELPERS))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Refunds take 30 days.\n")
+    for line in (
+        *("without the doctor, spans go to http://localhost:4999", "3 spans: ragtrace 3"),
+        *("question  25 characters", "context   1 chunk, 21 characters", "answer    21 characters"),
+        *("this will be judged", "1 trace, 1 RAG call, of which 1 will be judged"),
+    ):
+        assert line in done.stdout
+
+
+@pytest.mark.slow
+def test_texts_are_shown_only_if_they_are_asked_for(tmp_path: Path) -> None:
+    app = command(tmp_path, HELPERS.replace("print(", "("))
+    texts = ("How long do refunds take?", "Refunds take 14 days.", "Refunds take 30 days.")
+    plain, shown = doctor(app), doctor(app, "--show-content")
+    assert not any(text in plain.stdout + plain.stderr for text in texts)
+    assert all(text in shown.stdout for text in texts)
+
+
+@pytest.mark.slow
+def test_json_keeps_the_output_of_the_application_off_stdout(tmp_path: Path) -> None:
+    done = doctor(command(tmp_path, HELPERS), "--json", "--show-content")
+    assert "Refunds take 30 days.\n" in done.stderr
+    (call,) = next(line["calls"] for line in json_lines(done.stdout) if "calls" in line)
+    assert call["judged"] is True
+    assert call["contexts"] == ["Refunds take 14 days."]
+    assert (call["question_chars"], call["context_chars"], call["answer_chars"]) == (25, [21], 21)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "instrument", ["", "import ragtrace; ragtrace.instrument()\n"], ids=["none", "joined"]
+)
+def test_an_application_with_an_exporter_of_its_own_sends_each_span_once(
+    tmp_path: Path, instrument: str
+) -> None:
+    code = f"""
+{WITH_AN_EXPORTER}
+{instrument}
+with trace.get_tracer("mine").start_as_current_span("chat", attributes={{"gen_ai.operation.name": "chat"}}):
+    pass
+"""
+    found = app_checks(command(tmp_path, code), exit_code=1)
+    assert found["trace"]["found"].startswith("1 span: mine 1\n")
+    whose = "it joined the application's tracer provider" if instrument else "other code writes the spans"
+    assert whose in found["ragtrace.instrument()"]["found"]
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_nobody_named_is_told(tmp_path: Path) -> None:
+    app = command(tmp_path, HELPERS.replace(', endpoint="http://localhost:4999"', ""))
+    said = app_checks(app, exit_code=0)["ragtrace.instrument()"]["found"]
+    assert said.endswith("spans go to http://localhost:4317, the default, as no endpoint was named")
+    named = app_checks(app, exit_code=0, OTEL_EXPORTER_OTLP_ENDPOINT="http://tempo:4317")[
+        "ragtrace.instrument()"
+    ]
+    assert named["found"].endswith("spans go to http://tempo:4317")
+
+
+@pytest.mark.slow
+def test_a_library_without_its_instrumentor_is_named_with_what_to_install(tmp_path: Path) -> None:
+    found = app_checks(
+        command(tmp_path, "import ragtrace; ragtrace.instrument()\nimport openai"), exit_code=1
+    )
+    assert found["library openai"]["status"] == "fail"
+    assert found["library openai"]["advice"] == "pip install openinference-instrumentation-openai"
+    assert found["spans"]["found"] == "none came"
+
+
+@pytest.mark.slow
+def test_a_call_without_its_chunks_is_not_judged_and_the_way_out_is_said(tmp_path: Path) -> None:
+    code = HELPERS.replace("@ragtrace.retrieval\n", "")
+    found = app_checks(command(tmp_path, code), exit_code=1)["trace"]
+    assert "not judged: no_retrieval" in found["found"]
+    assert "@ragtrace.retrieval" in found["advice"]
+
+
+@pytest.mark.slow
+def test_an_application_that_never_calls_instrument_is_told_both_ways_in(tmp_path: Path) -> None:
+    found = app_checks(command(tmp_path, "print('hello')"), exit_code=1)["ragtrace.instrument()"]
+    assert found["found"] == "was never called, and no spans came"
+    assert "opentelemetry-instrument python app.py" in found["advice"]
+
+
+@pytest.mark.slow
+def test_an_application_that_crashes_is_told_and_what_it_sent_still_counts(tmp_path: Path) -> None:
+    end = "ragtrace.flush(); import os; os.kill(os.getpid(), 9)"
+    found = app_checks(command(tmp_path, f"{HELPERS}\n{end}"), exit_code=0)
+    assert found["app"]["status"] == "warn"
+    assert found["app"]["found"].startswith("was ended by SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--app", "no-such-program app.py"), "'no-such-program' cannot be started (No such file"),
+        (("--app", "python 'app.py"), "No closing quotation"),
+        (("--app", "true", "--to", "http://localhost:4317"), "--to"),
+        (("--for", "30s"), "--app"),
+        (("--app", "true", "--for", "soon"), "--for"),
+    ],
+)
+def test_what_runs_no_application_is_wrong_usage(args: tuple[str, ...], says: str) -> None:
+    done = run("doctor", *args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_server_is_stopped_by_ctrl_c_and_what_it_sent_is_shown(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "doctor", "--app", command(tmp_path, SERVER)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # or a terminal that runs the tests would be thought to tell the server
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "Refunds take 30 days.\n"
+        assert process.stdout.readline() == "serving\n"
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=100)
+    assert process.returncode == 0, stderr
+    assert stdout.startswith("stopped by Ctrl-C\n")
+    assert "was stopped after" in stdout
+    assert "of which 1 will be judged" in stdout

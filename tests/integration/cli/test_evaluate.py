@@ -1,24 +1,43 @@
 """``ragtrace evaluate``."""
 
+# ruff: noqa: RUF001  the languages have their own letters
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
-import re
 import signal
 import socket
+import ssl
+import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.program import json_lines, run, start
+from ragtrace.cli import INTERRUPTED
+from ragtrace.cli.backfill_run import OVER_BUDGET
+from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.traces.otlp import decode_json, encode_json
+from ragtrace_collector.config import parse_config
+from ragtrace_collector.judge import open_evaluator
+from tests.conformance.peer_cases import read_cases
+from tests.conformance.peer_endpoint import PeerEndpoint, serving
+from tests.integration.cli.program import Result, json_lines, run, start
+from tests.integration.collector.certificates import Authority
+from tests.integration.collector.paid_judge import PAID, paid, prices
+from tests.integration.judge.test_endpoints import Strict, completion, request
+from tests.integration.judge.test_endpoints import serving as serving_strict
 from tests.likely_judge import LIKELY
 from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace
+from tests.tiny_verifiers import Verifier
+from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, trace_id, write_traces
+from tests.unit.backfill.stored_traces import rag_trace as stored_trace
+from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
 
 CHUNK = "Orders can be returned within 14 days. Refunds take 5 working days."
-RIGHT = "Orders can be returned within 14 days."
-WRONG = "Orders can be returned within 30 days."
 
 
 def record(id_: str, answer: str | None = RIGHT) -> dict[str, object]:
@@ -26,16 +45,14 @@ def record(id_: str, answer: str | None = RIGHT) -> dict[str, object]:
     return {"id": id_, "question": "How long?", "contexts": contexts, "answer": answer}
 
 
-def write(path: Path, records: Iterable[dict[str, object]]) -> str:
+def write(path: Path, *records: Mapping[str, object]) -> str:
     path.write_text("".join(f"{json.dumps(each)}\n" for each in records), "utf-8")
     return str(path)
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> str:
-    return write(
-        tmp_path / "records.jsonl", [record("right"), record("wrong", WRONG), record("silent", None)]
-    )
+    return write(tmp_path / "records.jsonl", record("right"), record("wrong", WRONG), record("silent", None))
 
 
 @pytest.fixture
@@ -110,7 +127,7 @@ def test_without_a_key_the_judge_is_the_heuristic_and_that_is_said(records: str)
 def test_a_record_that_the_judge_fails_on_has_no_score_and_the_exit_code_is_1(
     tmp_path: Path, scripted: str
 ) -> None:
-    path = write(tmp_path / "records.jsonl", [record("broken", "Please break."), record("right")])
+    path = write(tmp_path / "records.jsonl", record("broken", "Please break."), record("right"))
     result = run("evaluate", path, "--judge", scripted, "--json")
     broken, right = json_lines(result.stdout)
     assert result.exit_code == 1
@@ -119,16 +136,9 @@ def test_a_record_that_the_judge_fails_on_has_no_score_and_the_exit_code_is_1(
     assert right["label"] == "pass"
 
 
-@pytest.mark.parametrize(("mean", "exit_code"), [("0.5", 0), ("0.51", 1)])
-def test_fail_under_is_about_the_mean(records: str, scripted: str, mean: str, exit_code: int) -> None:
-    result = run("evaluate", records, "--judge", scripted, "--fail-under", mean)
-    assert result.exit_code == exit_code
-    assert ("must reach" in result.stderr) == bool(exit_code)
-
-
 def test_a_mean_of_exactly_the_mark_reaches_it(tmp_path: Path, scripted: str) -> None:
     wrong = [record(f"wrong {n}", f"{RIGHT} {WRONG}") for n in range(6)]  # 6 of 0.5 and 4 of 1
-    path = write(tmp_path / "records.jsonl", [*wrong, *(record(f"right {n}") for n in range(4))])
+    path = write(tmp_path / "records.jsonl", *wrong, *(record(f"right {n}") for n in range(4)))
     passed = run("evaluate", path, "--judge", scripted, "--fail-under", "0.7")
     failed = run("evaluate", path, "--judge", scripted, "--fail-under", "0.7001")
     assert (passed.exit_code, failed.exit_code) == (0, 1)
@@ -146,16 +156,6 @@ def test_the_cost_of_a_record_is_told_once_for_all_metrics(records: str, tmp_pat
     assert {"relevance", "verify"} <= {step["step"] for line in lines[:3] for step in line["steps"]}
 
 
-def test_an_explanation_names_score_and_threshold(records: str, scripted: str) -> None:
-    result = run("evaluate", records, "--judge", scripted, "--threshold", "0.8", "--json")
-    told = [line["explanation"] for line in json_lines(result.stdout)]
-    assert told == [
-        "1 claim supported; score 1, threshold 0.8",
-        "1 of 1 claim contradicted; score 0, threshold 0.8",
-        "the record has no answer",
-    ]
-
-
 def test_the_environment_names_a_profile_which_an_option_overrides(
     records: str, scripted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,47 +170,21 @@ def test_the_environment_names_a_profile_which_an_option_overrides(
 
 
 def test_fail_under_fails_where_nothing_was_scored(tmp_path: Path, scripted: str) -> None:
-    path = write(tmp_path / "records.jsonl", [record("silent", None)])
+    path = write(tmp_path / "records.jsonl", record("silent", None))
     result = run("evaluate", path, "--judge", scripted, "--fail-under", "0")
     assert (result.exit_code, "nothing was scored" in result.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("columns", [40, 60])
-def test_a_narrow_terminal_shows_whole_scores(records: str, scripted: str, columns: int) -> None:
-    output = run("evaluate", records, "--judge", scripted, columns=columns).stdout
-    assert {" 0.00 ", " 1.00 "} <= set(re.findall(r" \d\.\d\d ", output))
-    assert max(map(len, output.splitlines())) <= columns
-
-
 def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
-    result = run("evaluate", write(tmp_path / "traces.jsonl", [{"resourceSpans": []}]), "--judge", "lexical")
+    result = run("evaluate", write(tmp_path / "traces.jsonl", {"resourceSpans": []}), "--judge", "lexical")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "ragtrace explain" in result.stderr
 
 
-def test_a_missing_file_is_named() -> None:
-    result = run("evaluate", "missing.jsonl")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "'missing.jsonl' is not a file" in result.stderr
-
-
 def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
-    result = run("evaluate", write(tmp_path / "empty.jsonl", []), "--judge", scripted)
+    result = run("evaluate", write(tmp_path / "empty.jsonl"), "--judge", scripted)
     assert (result.exit_code, "empty.jsonl has no records" in result.stderr) == (0, True)
     assert run("evaluate", "-", "--judge", scripted, "--json", stdin="").output.startswith("judge: ")
-
-
-def test_records_come_from_standard_input(scripted: str) -> None:
-    given = "".join(f"{json.dumps(record(str(number)))}\n" for number in range(100))
-    lines = json_lines(run("evaluate", "-", "--judge", scripted, "--json", stdin=given).stdout)
-    assert [line["id"] for line in lines] == [str(number) for number in range(100)]
-
-
-def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path, scripted: str) -> None:
-    hostile = record("a\x1b[2Jb", "Orders can be returned\x1b]0;x\x07 within 30 \ud800 days.")
-    result = run("evaluate", write(tmp_path / "records.jsonl", [hostile]), "--judge", scripted)
-    assert result.exit_code == 0
-    assert not set(result.stdout) & set("\x1b\x07\ud800")
 
 
 @pytest.mark.slow
@@ -224,20 +198,6 @@ def test_a_result_is_there_before_the_next_record_is_typed(scripted: str) -> Non
             assert json.loads(program.stdout.readline())["id"] == number
         program.stdin.close()
         assert program.wait(timeout=PATIENCE_S) == 0
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_it_while_it_waits_for_standard_input(scripted: str) -> None:
-    with start("evaluate", "-", "--judge", scripted, "--json", stdin=subprocess.PIPE) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        program.stdin.write(json.dumps(record("one")).encode() + b"\n")
-        program.stdin.flush()
-        assert program.stdout.readline()
-        program.send_signal(signal.SIGINT)
-        assert program.wait(timeout=PATIENCE_S) == 130
-        assert program.stderr is not None
-        assert program.stderr.read().splitlines()[-1] == b"Interrupted."
 
 
 @pytest.mark.slow
@@ -256,10 +216,9 @@ def test_ctrl_c_ends_it_while_it_waits_for_the_judge(records: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [("--json",), ()], ids=["json", "table"])
-def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, form: tuple[str, ...]) -> None:
-    path = write(tmp_path / "many.jsonl", (record(str(number)) for number in range(2_000)))
-    with start("evaluate", path, "--judge", "lexical", *form) as program:
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    path = write(tmp_path / "many.jsonl", *(record(str(number)) for number in range(2_000)))
+    with start("evaluate", path, "--judge", "lexical") as program:
         assert program.stdout is not None
         assert program.stderr is not None
         assert program.stdout.readline()
@@ -268,22 +227,6 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, form: tuple[str, ..
     assert program.returncode != 0
     assert b"Traceback" not in errors
     assert b"BrokenPipe" not in errors
-
-
-def test_the_batch_size_is_how_many_claims_go_into_a_request(tmp_path: Path) -> None:
-    row = {"question": "q", "contexts": ["It rains."], "answer": "It rains. It snows. It hails."}
-    [line] = json_lines(
-        run(
-            "evaluate",
-            write(tmp_path / "r.jsonl", [row]),
-            "--judge",
-            "scripted:",
-            "--set",
-            "judge.batch_size=1",
-            "--json",
-        ).stdout
-    )
-    assert line["calls"] == 1 + 3
 
 
 def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(
@@ -303,11 +246,8 @@ def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(
     assert result.exit_code == 2
     for number, said in enumerate(
         [
-            "`contexts.0`: must be a string",
-            "`contexts.0`: must be",
-            "keep one of them",
-            "is not JSON",
-            "unique",
+            *("`contexts.0`: must be a string", "`contexts.0`: must be", "keep one of them"),
+            *("is not JSON", "unique"),
         ],
         start=2,
     ):
@@ -322,28 +262,11 @@ def test_a_field_that_nobody_knows_is_said_once_with_the_one_that_was_meant(
     tmp_path: Path, scripted: str
 ) -> None:
     rows = [{**record(str(at)), "contxts": ["x"], "source": "z"} for at in range(3)]
-    result = run("evaluate", write(tmp_path / "records.jsonl", rows), "--judge", scripted, "--json")
+    result = run("evaluate", write(tmp_path / "records.jsonl", *rows), "--judge", scripted, "--json")
     assert result.exit_code == 0
     [told] = [line for line in result.stderr.splitlines() if "unknown" in line]
     assert "`contxts` (did you mean `contexts`?)" in told
     assert "`source`" in told
-
-
-def test_the_ideal_context_of_deepeval_is_not_taken_for_what_was_retrieved(
-    tmp_path: Path, scripted: str
-) -> None:
-    case = {"input": "q", "actual_output": RIGHT, "retrieval_context": [CHUNK], "context": ["Nothing."]}
-    result = run("evaluate", write(tmp_path / "cases.jsonl", [case]), "--judge", scripted, "--json")
-    assert (result.exit_code, json_lines(result.stdout)[0]["score"]) == (0, 1.0)
-    assert "`retrieval_context` is used" in result.stderr
-
-
-def test_an_array_of_records_is_read_like_lines(tmp_path: Path, scripted: str) -> None:
-    path = tmp_path / "records.json"
-    path.write_text("\ufeff" + json.dumps([record("one"), 7, record("two")], indent=2).replace("\n", "\r\n"))
-    result = run("evaluate", str(path), "--judge", scripted, "--json")
-    assert [line["id"] for line in json_lines(result.stdout)] == ["one", "two"]
-    assert (result.exit_code, "item 2: is not a JSON object" in result.stderr) == (2, True)
 
 
 def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scripted: str) -> None:
@@ -353,3 +276,759 @@ def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scrip
     assert (result.exit_code, result.stdout) == (2, "")
     assert "500 rows, and none is readable" in result.stderr
     assert len(result.stderr.splitlines()) < 30
+
+
+RECORD = {
+    "id": "returns",
+    "question": "How long can I return an order?",
+    "contexts": [
+        {"id": "faq-12", "text": "Orders can be returned within 14 days."},
+        {"id": "faq-3", "text": "The shop is open on Sundays between nine and five, " * 4},
+    ],
+    "answer": "Orders can be returned within 30 days. Our cat is called Tom.",
+    "reference": "Within 14 days. Refunds go to the card.",
+}
+METRICS = (
+    "faithfulness,hallucination,groundedness,answer_relevance,context_precision,context_recall,rag_score"
+)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> str:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(RECORD))
+    return str(path)
+
+
+def test_people_see_each_record_with_a_row_a_metric_and_each_fault_once(many: str) -> None:
+    output = run("evaluate", many, "--judge", "scripted", "--metrics", METRICS).stdout
+    lines = [line.rstrip() for line in output.partition("\n\n")[0].splitlines()]
+    assert lines[0].split() == ["id,", "metric", "score", "label", "explanation"]
+    assert lines[1] == "returns"
+    assert [line.split()[0] for line in lines if line[:2] == "  " and line[2] != " "] == METRICS.split(",")
+    assert max(map(len, lines)) <= 80
+    for said in (
+        "contradicted  Orders can be returned within 30 days.",
+        "unsupported   Our cat is called Tom.",
+        "chunk 2, faq-3: The shop is open",
+    ):
+        assert output.count(said) == 1, said
+    for said in (
+        "unsupported   reference: Refunds go to the card.",
+        "chunks   2 (relevant 0, partly relevant 0, irrelevant 2, unjudged 0)",
+        "claims   2 (relevant 2, partly relevant 0, irrelevant 0, unjudged 0)",
+        "mean score 0.50 over these 1, lower is better",
+    ):
+        assert said in output, said
+    calls, _, told = output.splitlines()[-1].partition(" ")
+    assert (int(calls) <= 5, told) == (True, "calls to the judge in all: metrics share steps")
+
+
+def test_a_gate_knows_which_way_a_metric_is_good(many: str) -> None:
+    result = run("evaluate", many, "--judge", "scripted", "--metrics", "hallucination", "--fail-under", "0.6")
+    assert result.exit_code == 1
+    assert "must stay at 0.4 or below, and the mean is 0.5\n" in result.stderr
+
+
+ROW = {
+    "id": "a",
+    "question": "How long do refunds take?",
+    "contexts": ["Our shop opened in 1998. It is blue. Refunds take 14 days. We sell shoes. Come by!"],
+    "answer": "Refunds take 14 days.",
+}
+
+
+def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -> None:
+    cases, page, rows = write(tmp_path / "cases.jsonl", ROW), tmp_path / "page.html", tmp_path / "rows.jsonl"
+    metrics = ("--metrics", "question_similarity", "--set", "judge.embedder=wordllama")
+    run("evaluate", cases, "--judge", "scripted", *metrics, "--out", str(page), "--out", str(rows))
+    (row,) = json_lines(rows.read_text())
+    (metric,) = row["judged"]["evaluation"]["outcomes"]
+    (question,) = metric["intermediate"]["questions"]
+    (similarity,) = metric["intermediate"]["similarities"]
+    text = page.read_text()
+    assert "How the numbers were made" in text
+    assert question in text
+    assert f"<b><bdi>{similarity:.3f}</bdi></b>" in text
+    assert [run["step"] for run in metric["steps"]] == ["questions", "embed"]
+    assert "<li><bdi>questions: " in text
+
+
+REFUSALS = [
+    *("There is nothing in the context about that.", "I'd need more details to help with that."),
+    *(
+        "Îmi pare rău, dar contextul nu conține această informație.",
+        "Στο κείμενο δεν υπάρχει αυτή η πληροφορία.",
+    ),
+    *("Sajnos a megadott szövegben nincs erre vonatkozó információ.", "В контекста няма такава информация."),
+    *("Nažalost, dokumenti ne sadrže taj podatak.", "Ho sento, el context no conté aquesta informació."),
+    *("Samahani, sina habari hiyo.", "Paumanhin, walang impormasyon tungkol dito."),
+    *("متأسفم، این اطلاعات در متن موجود نیست.", "معذرت، اس بارے میں کوئی معلومات نہیں ہے۔"),
+    *("দুঃখিত, প্রদত্ত তথ্যে এর উত্তর নেই।", "மன்னிக்கவும், கொடுக்கப்பட்ட தகவலில் பதில் இல்லை."),
+    *("Das kann ich anhand der Unterlagen leider nicht sagen.", "Dazu liegen mir keine Angaben vor."),
+    *("Désolé, les documents ne mentionnent pas ce point.", "Je ne dispose pas de cette information."),
+    *("No dispongo de esa información.", "Los documentos no mencionan los gastos de envío."),
+    *("Non sono in grado di rispondere.", "Nei documenti non ho trovato nulla al riguardo."),
+    *("Não encontrei nada sobre isso nos documentos.", "Não sei responder."),
+    *("Ik kan dat niet vinden in de documenten.", "De context bevat hierover geen informatie."),
+    *("Nie mogę odpowiedzieć na to pytanie.", "Dokumenty nie zawierają takich informacji."),
+    *("К сожалению, в документах об этом ничего не сказано.", "У меня нет такой информации."),
+    *("申し訳ありませんが、その情報は見つかりませんでした。", "お答えできません。"),
+    *("抱歉，文档中没有相关信息。", "我无法确定。"),
+    *("죄송하지만 알 수 없습니다.", "문서에서 해당 정보를 찾을 수 없습니다."),
+    *("لا توجد معلومات حول ذلك في السياق.", "لا أستطيع الإجابة."),
+    *("Bu konuda bilgim yok.", "Belgelerde bu bilgi yer almıyor."),
+    *("Det framgår inte av dokumenten.", "Jeg ved det ikke.", "En tiedä.", "Bohužel nevím."),
+    *(
+        *("मुझे इसकी जानकारी नहीं है।", "Tôi không biết.", "Saya tidak tahu.", "Nu știu."),
+        *("Nem tudom.", "Δεν γνωρίζω."),
+    ),
+    *("I'm afraid the sources say nothing about it. Please contact our support.", "Unknown.", "N/A"),
+]
+RIGHT_LEXICAL = [
+    ("The plate is 2,75 mm thick.", "The plate is 2.75 mm thick."),
+    ("The house cost 1’250’000 francs.", "The house cost 1250000 francs."),
+    ("The fund has Rs 3,45,00,000 in its account.", "The fund has Rs 34500000 in its account."),
+    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 pm on Sundays."),
+    ("Add ¾ litre of warm milk.", "Add 0.75 litre of warm milk."),
+    ("The warranty lasts 3 weeks from delivery.", "The warranty lasts 21 days from delivery."),
+    ("Sales rose to 3.2 billion dollars last year.", "Sales rose to $3,200,000,000 last year."),
+    ("The bag weighs 0.5 kg when it is empty.", "The bag weighs 500 g when it is empty."),
+]
+WRONG_LEXICAL = [
+    ("The lab is kept at -8 °C during the night.", "The lab is kept at 8 °C during the night."),
+    ("The lab is kept at 8 °C during the night.", "The lab is kept at -8 °C during the night."),
+    ("The plate is 2,75 mm thick.", "The plate is 275 mm thick."),
+    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 am on Sundays."),
+    ("The tunnel is 7 km long in all.", "The tunnel is 7 m long in all."),
+    ("Sales rose to 3.2 billion dollars last year.", "Sales rose to 3.2 million dollars last year."),
+]
+FACT = "Orders are shipped within four working days of payment."
+MARKED = [
+    *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)"),
+    *("(Source: terms.pdf, p. 31)", "(S. 44)", "(Quelle: AGB, Seite 8)", "[^5]", "<sup>6</sup>"),
+    *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812"),
+]
+
+
+def judged(folder: Path, pairs: list[tuple[str, str]]) -> list[str]:
+    """Return how each answer ends against its chunk: ``pass``, ``fail``, or why it has no score."""
+    rows = [{"question": "?", "contexts": [chunk], "answer": answer} for chunk, answer in pairs]
+    file = folder / "records.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    said = run("evaluate", str(file), "--judge", "lexical", "--json").output
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert len(lines) == len(pairs)
+    return [line["skip_reason"] or line["label"] for line in lines]
+
+
+def test_a_refusal_in_any_of_many_languages_has_no_score(tmp_path: Path) -> None:
+    ends = judged(tmp_path, [(FACT, refusal) for refusal in REFUSALS])
+    assert [said for said, end in zip(REFUSALS, ends, strict=True) if end != "refusal"] == []
+
+
+def test_what_answers_beside_a_refusal_is_judged(tmp_path: Path) -> None:
+    answers = [
+        f"I am not sure, but {FACT.lower().replace('four', '9')}",
+        f"{FACT} I have no information about returns.",
+    ]
+    assert judged(tmp_path, [(FACT, answer) for answer in answers]) == ["fail", "pass"]
+
+
+def test_a_number_in_another_form_is_the_same(tmp_path: Path) -> None:
+    ends = judged(tmp_path, RIGHT_LEXICAL)
+    assert [pair for pair, end in zip(RIGHT_LEXICAL, ends, strict=True) if end == "fail"] == []
+    assert ends.count("pass") >= len(RIGHT_LEXICAL) // 2
+
+
+def test_another_number_never_passes(tmp_path: Path) -> None:
+    ends = judged(tmp_path, WRONG_LEXICAL)
+    assert [pair for pair, end in zip(WRONG_LEXICAL, ends, strict=True) if end == "pass"] == []
+
+
+def test_marks_of_sources_and_numbers_of_steps_are_no_facts(tmp_path: Path) -> None:
+    answers = [f"Step 1: {FACT.rstrip('.')} {mark}." for mark in MARKED]
+    ends = judged(tmp_path, [(FACT, answer) for answer in answers])
+    assert [answer for answer, end in zip(answers, ends, strict=True) if end != "pass"] == []
+
+
+def test_thoughts_and_json_around_an_answer_are_no_claims(tmp_path: Path) -> None:
+    wrapped = [f"<think>Was it 9 days? No.</think>{FACT}", json.dumps({"answer": FACT, "confidence": 0.87})]
+    assert judged(tmp_path, [(FACT, answer) for answer in wrapped]) == ["pass", "pass"]
+
+
+FAITHFUL = [case for case in read_cases() if (case.metric, case.profile) == ("faithfulness", "deepeval-4")]
+
+
+async def run_at(endpoint: PeerEndpoint, *arguments: str) -> Result:
+    async with serving(endpoint):
+        return await asyncio.to_thread(
+            run, "evaluate", *arguments, "--judge", "openai:m", "--base-url", endpoint.url, "--json"
+        )
+
+
+@pytest.mark.slow
+async def test_a_line_a_record_says_what_the_peer_reports(tmp_path: Path) -> None:
+    rows = [case.row for case in FAITHFUL]
+    replies = [reply for case in FAITHFUL for reply in case.replies]
+    cases = write(tmp_path / "cases.jsonl", *rows)
+    options = ("--profile", "deepeval-4", "--peer-prompts", "--concurrency", "1")
+    result = await run_at(PeerEndpoint(replies=replies), cases, *options)
+    assert result.exit_code == 1  # one of them is an error
+    said = [(line["id"], line["compat_status"], line["compat_score"]) for line in json_lines(result.stdout)]
+    assert said == [(c.case["id"], c.status, pytest.approx(c.expected["score"])) for c in FAITHFUL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--peer-prompts"], "`peer_prompts` needs a `profile`"),
+        (["--profile", "ragas", "--metrics", "hallucination"], "ragas has no rule"),
+    ],
+)
+def test_what_does_not_fit_together_is_named(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    cases = write(tmp_path / "cases.jsonl", {"question": "q", "contexts": ["c"], "answer": "a"})
+    result = run("evaluate", cases, "--judge", "scripted:", *arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+NEXT = "The answer names the next step"
+THANKS = "The answer thanks the customer"
+ROW_CRITERIA = {
+    "id": "a",
+    "question": "How long do refunds take?",
+    "contexts": [{"id": "faq", "text": "Refunds take 14 days."}],
+    "answer": "Refunds take 14 days. Then call the shop.",
+}
+SCRIPT = {
+    "criteria": {
+        NEXT: {"met": True, "quote": "then CALL the shop", "reason": "it says whom to call"},
+        THANKS: {"met": False, "quote": "Thank you!", "reason": "no thanks"},
+    },
+    "claims": {"Then call the shop.": {"label": "supported", "chunks": [1], "quote": "Refunds take 14 days"}},
+}
+
+
+def judge_of_criteria(folder: Path) -> str:
+    path = folder / "script.json"
+    path.write_text(json.dumps(SCRIPT))
+    return f"scripted:{path}"
+
+
+def test_criteria_are_judged_in_one_call_beside_other_metrics(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW_CRITERIA)
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", THANKS)
+    result = run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked)
+    assert result.exit_code == 0
+    assert "next_step                        1.00  pass     criterion met" in result.stdout
+    assert "the_answer_thanks_the_customer   0.00  fail     criterion not met" in result.stdout
+    assert "not met       The answer thanks the customer" in result.stdout
+    assert "no thanks" in result.stdout
+    assert "answers  1 (met 0, not met 1, unjudged 0)" in result.stdout
+    assert "3 calls to the judge in all" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "is empty: say what the answer must do"),
+        ("next_step= ", "'next_step' is empty"),
+        ("x" * 501, "has 501 characters, of at most 500: ask one thing"),
+        (
+            "groundedness=The answer is true",
+            "'groundedness' is a metric of its own: give the criterion another",
+        ),
+        ("答案说明下一步", "no name can be made of the criterion's words: write NAME=TEXT"),
+    ],
+)
+def test_a_criterion_that_cannot_be_asked_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW_CRITERIA)
+    result = run("evaluate", cases, "--judge", "scripted", "--criterion", given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
+
+
+def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW_CRITERIA)
+    asked = ("--criterion", f"step={NEXT}", "--criterion", f"step={THANKS}")
+    result = run("evaluate", cases, "--judge", "scripted", *asked)
+    assert result.exit_code == 2
+    assert "'step' is named twice" in result.stderr
+
+
+def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
+    cases, kept, config = (
+        write(tmp_path / "cases.jsonl", ROW_CRITERIA),
+        tmp_path / "kept.db",
+        tmp_path / "c.yaml",
+    )
+    criterion = f"{{name: next_step, criterion: '{NEXT}'}}"
+    config.write_text(f"judge: {{use: lexical}}\nevaluate: {{metrics: [faithfulness, {criterion}]}}\n")
+    asked = ("--criterion", f"next_step={NEXT}")
+    run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked, "--transcripts", str(kept))
+    verifier = f"nli:{Verifier(family='hhem').write(tmp_path / 'model')}"
+    for judge, command in (
+        ("lexical", ("evaluate", cases, *asked)),
+        ("lexical", ("evaluate", cases, "--config", str(config))),
+        ("lexical", ("rejudge", "--transcripts", str(kept), "--judge", "lexical")),
+        ("lexical", ("calibrate", labeled(tmp_path), "--judge", "lexical")),
+        ("nli", ("evaluate", cases, *asked, "--judge", verifier)),
+    ):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (2, ""), command
+        told = f"the judge `{judge}` compares texts and cannot answer a criterion: name a language model"
+        assert " ".join(result.stderr.split()).count(told) == 1, command
+
+
+def test_kept_criteria_pass_by_another_rule_together_or_alone(tmp_path: Path) -> None:
+    cases, kept = write(tmp_path / "cases.jsonl", ROW_CRITERIA), str(tmp_path / "judged.db")
+    asked = ("--criterion", f"next_step={NEXT}", "--criterion", f"thanks={THANKS}")
+    run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked, "--transcripts", kept)
+    again = ("rejudge", "--transcripts", kept, "--json", "--threshold", "0")
+    (told,) = json_lines(run(*again).stdout)
+    assert {each["metric"]: each["to_pass"] for each in told["metrics"]} == {
+        "faithfulness": 0,
+        "next_step": 0,
+        "thanks": 1,
+    }
+    (told,) = json_lines(run(*again, "--metrics", "thanks").stdout)  # it was asked with the other
+    assert (told["not_in_transcript"], [each["to_pass"] for each in told["metrics"]]) == (0, [1])
+
+
+def labeled(folder: Path) -> str:
+    """Return a file of twelve answers; people say that six meet the criterion, the judge that seven do."""
+    rows = [
+        {
+            "question": "How long?",
+            "answer": f"Case {at}. " + ("The next step: call the shop." if at < 7 else "Bye."),
+            "criteria": [{"text": NEXT, "label": at < 6}],
+        }
+        for at in range(12)
+    ]
+    return write(folder / "labeled.jsonl", *rows)
+
+
+def test_a_judge_of_criteria_is_calibrated_like_one_of_claims(tmp_path: Path) -> None:
+    rows = labeled(tmp_path)
+    result = run("calibrate", rows, "--judge", "scripted", "--json")
+    [judge] = json.loads(result.stdout)["groups"][0]["candidates"]  # no floor: it compares claims with chunks
+    assert judge["claims"]["things"] == 12
+    shown = run("calibrate", rows, "--judge", "scripted").stdout
+    assert "12 verdicts" in shown
+    assert "found 5 of 6 not met" in shown
+    assert "What follows" not in shown
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_a_criterion_is_a_setting_that_carriers_name_even_without_texts(
+    tmp_path: Path, content: bool
+) -> None:
+    source, out = tmp_path / "traces.jsonl", tmp_path / "out.jsonl"
+    spans = rag_trace(0, question="How long do refunds take?", answer=str(ROW_CRITERIA["answer"]))
+    source.write_text(encode_json(spans))
+    asked = ("--criterion", f"next_step={NEXT}", "--set", f"attach.content={str(content).lower()}")
+    places = ("--from", f"otlp-file:{source}", "--to", f"otlp-file:{out}")
+    assert run("backfill", *places, "--judge", judge_of_criteria(tmp_path), *asked).exit_code == 0
+    (carrier,) = [span for line in out.read_text().splitlines() for span in decode_json(line)]
+    (verdict,) = [dict(each.attributes) for each in carrier.events if each.name == "ragtrace.claim.met"]
+    assert verdict["ragtrace.claim.assertion"] == NEXT
+    texts = ("Then call the shop", "it says whom to call") if content else (None, None)
+    assert (verdict.get("ragtrace.claim.quote"), verdict.get("ragtrace.claim.reason")) == texts
+
+
+def test_what_is_about_claims_is_refused_for_criteria(tmp_path: Path) -> None:
+    result = run("calibrate", labeled(tmp_path), "--judge", "scripted", "--card", str(tmp_path / "card.json"))
+    assert result.exit_code == 2
+    assert "--card is about claims, and these rows label criteria: leave it out" in result.stderr
+    bare = write(tmp_path / "bare.jsonl", {"criteria": [{"text": NEXT, "label": True}]})
+    result = run("calibrate", bare, "--judge", "scripted")
+    assert result.exit_code == 2
+    assert "`criteria` need an `answer`, and no `claims` beside them" in result.stderr
+
+
+WRONG_DAYS = "Refunds take 30 days."
+ROW_CARD = {"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": "Refunds take 14 days."}
+
+
+def a_card(path: Path, *, auc: float, **figures: CardFigure) -> str:
+    known = {"auc": CardFigure(value=auc), "floor_auc": CardFigure(value=0.7), **figures}
+    measured = CardSet(name="mine.jsonl", digest="ab" * 8, **known)
+    JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(path)
+    return str(path)
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> str:
+    (tmp_path / "cases.jsonl").write_text(json.dumps(ROW_CARD))
+    return str(tmp_path / "cases.jsonl")
+
+
+def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
+    cases: str, tmp_path: Path
+) -> None:
+    judged = ("evaluate", cases, "--set", "judge.require_card=true", "--judge", "scripted")
+    good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
+    assert run(*judged, "--set", f"judge.card={good}").exit_code == 0
+    for options, said in (
+        ((), "has no card: nobody measured it"),
+        (("--set", f"judge.card={bad}"), "no better than the share"),
+    ):
+        refused = run(*judged, *options)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert said in " ".join(refused.stderr.split())
+        assert "--set judge.card=FILE" in refused.stderr
+    assert run("evaluate", cases, "--set", "judge.require_card=true", "--judge", "lexical").exit_code == 0
+
+
+def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(tmp_path: Path) -> None:
+    cases, script = write(tmp_path / "c.jsonl", {**ROW_CARD, "answer": WRONG_DAYS}), tmp_path / "script.json"
+    card = a_card(tmp_path / "card.json", auc=0.9, contradicted_precision=CardFigure(value=0.4))
+    said = {"label": "contradicted", "chunks": [1], "quote": "Refunds take 14 days.", "reason": "14, not 30"}
+    script.write_text(json.dumps({"claims": {WRONG_DAYS: said}}))
+    judged = ("evaluate", cases, "--judge", f"scripted:{script}", "--json")
+    (plain,) = json_lines(run(*judged).stdout)
+    (line,) = json_lines(run(*judged, "--set", f"judge.card={card}").stdout)
+    [found] = line["verdicts"]
+    assert found["label"] == "unsupported"
+    assert found["quote_verified"], "the evidence stays"
+    assert "14, not 30" in found["reason"]
+    assert line["evaluator_version"] != plain["evaluator_version"]
+    of_contradictions = ("--metrics", "hallucination", "--set", f"judge.card={card}")
+    (hallucination,) = json_lines(run(*judged, *of_contradictions).stdout)
+    assert hallucination["score"] is None, "an absence of them means nothing"
+
+
+REPLY = json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]})
+
+
+@pytest.fixture
+def rain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"question": "Rain?", "contexts": ["It rains."], "answer": "It rains."}))
+    return str(path)
+
+
+async def evaluate(rain: str, *arguments: str, endpoint: PeerEndpoint, model: str = "gpt-4o-mini") -> Result:
+    async with serving(endpoint):
+        named = ("--metrics", "context_precision", "--judge", f"openai:{model}", "--base-url", endpoint.url)
+        return await asyncio.to_thread(run, "evaluate", rain, *named, "--json", *arguments)
+
+
+@pytest.mark.slow
+async def test_a_line_says_what_its_tokens_cost(rain: str, tmp_path: Path) -> None:
+    result = await evaluate(rain, endpoint=PeerEndpoint(replies=[REPLY]))
+    [line] = json_lines(result.stdout)
+    assert (line["score"], line["calls"]) == (1.0, 1)
+    assert line["cost_usd"] == pytest.approx((10 * 0.15 + 5 * 0.60) / 1e6)
+    assert "1 call to gpt-4o-mini: 10 + 5 tokens, $0.0000 at the prices of" in result.stderr
+    assert not (tmp_path / "cache").exists()  # no reply is kept unless asked for
+
+
+@pytest.mark.slow
+async def test_with_a_cache_the_second_run_asks_nothing(rain: str, tmp_path: Path) -> None:
+    endpoint = PeerEndpoint(replies=[REPLY])
+    server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    named = ("--metrics", "context_precision", "--judge", "openai:gpt-4o-mini", "--base-url", url)
+    asked = ("evaluate", rain, *named, "--json", "--cache")
+    lines = [json_lines((await asyncio.to_thread(run, *asked)).stdout)[0] for _ in "ab"]
+    server.close()
+    told = [(line["score"], line["calls"], line["cost_usd"] > 0) for line in lines]
+    assert told == [(1.0, 1, True), (1.0, 0, False)]
+    assert len(endpoint.asked) == 1
+    kept = tmp_path / "cache" / "ragtrace" / "judge.db"
+    assert stat.S_IMODE(await asyncio.to_thread(lambda: kept.stat().st_mode)) == 0o600
+
+
+@pytest.mark.slow
+async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(rain: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("as_of = 2001-01-01\n[openai]\nqwen = {input = 1, output = 1}")
+    settings = ("--set", f"judge.prices={prices}", "--set", "judge.second=openai:qwen")
+    result = await evaluate(rain, *settings, endpoint=PeerEndpoint(replies=[REPLY]), model="qwen")
+    assert result.stderr.count("warning: the price of qwen was looked up on") == 1
+
+
+REPLY_ENDPOINTS = completion(REPLY)
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[Strict]:
+    async with serving_strict(Strict(answer=REPLY_ENDPOINTS)) as served:
+        yield served
+
+
+async def scored(rain: str, *options: str) -> float:
+    named = ("--metrics", "context_precision", "--judge", "openai:m", "--json")
+    result = await asyncio.to_thread(run, "evaluate", rain, *named, *options)
+    [line] = json_lines(result.stdout)
+    return float(line["score"])
+
+
+async def test_a_command_takes_headers_and_further_parameters(
+    rain: str, strict: Strict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", "of-the-gateway")
+    settings = (
+        "judge.headers.x-gateway-key=${env:GATEWAY_KEY}",
+        "judge.headers.x-team=a=b",
+        'judge.extra_body={"reasoning_effort": "low"}',
+    )
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert await scored(rain, "--base-url", strict.url, *options) == 1.0
+    assert strict.last.headers["x-gateway-key"] == "of-the-gateway"
+    assert strict.last.headers["x-team"] == "a=b"
+    assert strict.last.body["reasoning_effort"] == "low"
+
+
+async def test_a_command_takes_the_authority_of_the_endpoint(rain: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    async with serving_strict(Strict(answer=REPLY_ENDPOINTS), context) as served:
+        assert await scored(rain, "--base-url", served.url, "--set", f"judge.tls.ca={authority.ca}") == 1.0
+        result = await asyncio.to_thread(run, "doctor", "--judge", "openai:m", "--base-url", served.url)
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "judge_refused" in said
+    assert "judge.tls.ca" in said
+    assert "is the server running" not in said
+    assert "check the key" not in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("judge.headers.x-key=${env:NOT_SET}", "needs the environment variable NOT_SET"),
+        ("judge.headers.x y=z", "header 1 cannot be sent"),
+        ("judge.extra_body={", "`judge.extra_body`: write "),
+        ('judge.extra_body={"model": "other"}', "cannot set 'model'"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_at_once(setting: str, said: str, rain: str) -> None:
+    result = run("evaluate", rain, "--judge", "openai:m", "--base-url", "http://h/v1", "--set", setting)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: Path) -> None:
+    """An endpoint that repeats what it was sent must not get a secret onto the screen."""
+    login = base64.b64encode(b"me:pass/word").decode()
+    words = ["pass%2Fword", "pass/word", login, "header-secret"]
+    strict.status = 403
+    strict.answer = {"error": {"code": "header-secret", "message": " ".join(words)}}
+    url = strict.url.replace("//", "//me:pass%2Fword@")
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        f"judge: {{use: 'openai:m', base_url: '{url}', headers: {{x-key: header-secret}}}}\n"
+        f"export: [{{endpoint: 'otlp-file:{tmp_path}/out.jsonl'}}]\nstore: {{path: '{tmp_path}/r.db'}}\n"
+    )
+    by_option = ("--judge", "openai:m", "--base-url", url, "--set", "judge.headers.x-key=header-secret")
+    for arguments in (("--config", str(config)), by_option):
+        result = await asyncio.to_thread(run, "doctor", *arguments, "--json")
+        assert "judge_refused" in result.stdout
+        assert not [word for word in words if word in result.stdout + result.stderr]
+        assert strict.last.headers["authorization"] == f"Basic {login}"
+        assert strict.last.headers["x-key"] == "header-secret"
+
+
+async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> None:
+    async with serving_strict(Strict(answer=completion("hm"))) as other:
+        config = parse_config(
+            "export: [{endpoint: 'http://localhost:4317'}]\n"
+            f"judge: {{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}},"
+            f" extra_body: {{a: 1}},"
+            f" second: {{use: 'openai:n', base_url: '{other.url}'}}}}",
+            where="my.yaml",
+            environ={},
+        )
+        async with open_evaluator(config) as judging:
+            assert judging.evaluator.second_judge is not None
+            await judging.evaluator.second_judge.ask(request())
+    assert "secret" not in other.last.head
+    assert "a" not in other.last.body
+
+
+SUFFIXES = (".html", ".jsonl", ".csv", ".parquet")
+
+
+class Files:
+    """What the tests read and write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        traces = [stored_trace(0, RIGHT), stored_trace(1, WRONG), stored_trace(2, None), plain_trace(3)]
+        self.source = f"otlp-file:{write_traces(folder / 'traces.jsonl', traces)}"
+        self.verdicts = folder / "verdicts"
+        self.script({})
+
+    def script(self, script: dict[str, object]) -> None:
+        """Say what the judge says."""
+        (self.folder / "script.json").write_text(json.dumps(script))
+
+    @property
+    def judge(self) -> str:
+        """The judge that says it."""
+        return f"scripted:{self.folder / 'script.json'}"
+
+    def out(self, suffix: str) -> Path:
+        """Where a report is written."""
+        return self.folder / f"report{suffix}"
+
+    def backfill(self, *args: str, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[str, ...]:
+        """The command."""
+        outs = [arg for suffix in suffixes for arg in ("--out", str(self.out(suffix)))]
+        to = f"otlp-file:{self.verdicts}"
+        return ("backfill", "--from", self.source, "--to", to, "--judge", self.judge, *outs, *args)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_all_reports_of_a_run_tell_the_same(files: Files) -> None:
+    args = files.backfill("--metrics", "faithfulness,hallucination", "--json")
+    (told,) = json_lines(run(*args).stdout)
+    rows, page = json_rows(files.out(".jsonl")), Page(files.out(".html"))
+    assert parquet_rows(files.out(".parquet")) == rows
+    assert [row["label"] for row in rows] == ["pass", "fail", "skipped"]
+    cells = [(each["record_id"], each["metric"], each["score"]) for each in csv_rows(files.out(".csv"))]
+    assert cells == [
+        (row["record_id"], name, "" if metric["score"] is None else str(metric["score"]))
+        for row in rows
+        for name, metric in row["metrics"].items()
+    ]
+    for name in ("faithfulness", "hallucination"):
+        scores = [row["metrics"][name]["score"] for row in rows]
+        known = [score for score in scores if score is not None]
+        assert f"Mean {sum(known) / len(known):.2f} , 95 % interval" in page.text
+        assert f"of {len(known)} answers with a score" in page.text
+    assert f"{told['judged']} judged" in page.text
+    calls = sum(row["judged"]["evaluation"]["usage"]["calls"] for row in rows)
+    assert f"calls to the judge {calls}" in page.text
+
+
+def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) -> None:
+    run(*files.backfill("--rate", "0.000001", suffixes=(".jsonl", ".html")))
+    text = Page(files.out(".html")).text
+    assert "selection --rate 1e-06" in text
+    assert "sampled out 3 answers" in text
+    assert "no RAG call 1 trace " in text
+
+
+def test_a_second_run_that_judges_nothing_leaves_the_reports_as_they_are(files: Files) -> None:
+    run(*files.backfill())
+    before = {suffix: files.out(suffix).read_bytes() for suffix in SUFFIXES}
+    again = run(*files.backfill())
+    assert {suffix: files.out(suffix).read_bytes() for suffix in SUFFIXES} == before
+    assert again.stderr.count("nothing was judged") == 4
+
+
+@pytest.fixture
+def asked(files: Files, request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Options of a judge that costs money."""
+    name = request.node.name.replace("_", "")
+    paid(name)
+    return (
+        *("--judge", f"{PAID}{name}", "--set", f"judge.prices={prices(files.folder, name)}"),
+        *("--concurrency", "1", "--yes"),
+    )
+
+
+def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
+    files: Files, asked: tuple[str, ...]
+) -> None:
+    assert run(*files.backfill(*asked, "--max-calls", "2")).exit_code == OVER_BUDGET
+    page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
+    assert "This run ended before its end: the budget is spent" in page.text
+    assert "not begun 2 answers" in page.text
+    assert [(row["trace_id"], row["label"]) for row in rows] == [(trace_id(0), "pass")]
+    assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
+    run(*files.backfill(*asked, "--resume", suffixes=(".jsonl",)))
+    assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
+
+
+def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: Files) -> None:
+    files.script({"error": "judge_refused"})
+    result = run(*files.backfill("--out", str(files.folder / "nowhere" / "r.html")))
+    assert result.exit_code == 2
+    assert "nowhere" in result.stderr
+    assert "No such file or directory" in result.stderr
+    assert not files.verdicts.exists()
+    assert not list(files.folder.glob("report*"))
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--out", "report.txt"), "must end with .html, .jsonl, .csv, .parquet"),
+        (("--set", "ui.links.x=javascript:alert({trace_id})"), "write a URL with {trace_id}"),
+        (("--out", "report.html", "--dry-run"), "--dry-run judges none without --pilot"),
+    ],
+)
+def test_wrong_options_are_told(files: Files, args: tuple[str, ...], told: str) -> None:
+    result = run(*files.backfill(*args, suffixes=()))
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_rows_that_cannot_be_read_are_counted_in_the_report(files: Files) -> None:
+    records = files.folder / "records.jsonl"
+    records.write_text(json.dumps({"question": "?", "contexts": [RIGHT], "answer": RIGHT}) + "\nnot JSON\n")
+    outs = [arg for suffix in SUFFIXES for arg in ("--out", str(files.out(suffix)))]
+    assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 2
+    assert len(json_rows(files.out(".jsonl"))) == len(parquet_rows(files.out(".parquet"))) == 1
+    assert "unreadable 1 row" in Page(files.out(".html")).text
+
+
+def stopped_at_the_fifth_answer(files: Files, by: signal.Signals) -> tuple[int, bytes]:
+    """Run the command in a process that gets a signal while it judges; return its exit code and talk."""
+    write_traces(files.folder / "traces.jsonl", [stored_trace(number) for number in range(8)])
+    code = f"""
+import os
+from ragtrace.judge import ScriptedJudge
+def open_it(settings):
+    calls, scripted = [], ScriptedJudge()
+    def respond(request):
+        calls.append(request)
+        if len(calls) == 9:
+            os.kill(os.getpid(), {by.value})
+        return scripted.reply_to(request)
+    return ScriptedJudge(respond)
+"""
+    (files.folder / "judge.py").write_text(code)
+    judge = ("--judge", f"{files.folder / 'judge.py'}:open_it", "--concurrency", "1", "--json")
+    process = start(*files.backfill(*judge))
+    _, said = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, said
+
+
+@pytest.mark.slow
+def test_what_was_judged_before_ctrl_c_is_reported(files: Files) -> None:
+    code, said = stopped_at_the_fifth_answer(files, signal.SIGINT)
+    assert (code, b"stopped; the same command with --resume" in said) == (INTERRUPTED, True)
+    rows = json_rows(files.out(".jsonl"))
+    assert 4 <= len(rows) < 8
+    assert parquet_rows(files.out(".parquet")) == rows
+    assert len(csv_rows(files.out(".csv"))) == len(rows)
+    page = Page(files.out(".html")).text
+    assert "This run ended before its end: it was stopped." in page
+    assert f"{len(rows)} judged" in page
+
+
+@pytest.mark.slow
+def test_rows_of_a_run_that_was_killed_stay_and_an_earlier_page_too(files: Files) -> None:
+    files.out(".html").write_text("an earlier page")
+    code, _ = stopped_at_the_fifth_answer(files, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    rows = json_rows(files.out(".jsonl"))
+    assert [row["trace_id"] for row in rows] == [trace_id(number) for number in range(len(rows))]
+    assert 0 < len(rows) <= 4
+    assert len(csv_rows(files.out(".csv"))) == len(rows)
+    assert files.out(".html").read_text() == "an earlier page"
+    assert not files.out(".parquet").exists()

@@ -16,7 +16,7 @@ from ragtrace.reviews import Review, ReviewFile
 from ragtrace_collector.service.collector import Collector
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
-from tests.rag_spans import rag_trace, trace_id_of
+from tests.rag_spans import rag_trace
 
 CHUNK = "Refunds take 14 days."
 WRONG = "Refunds take 14 days. Shipping takes 3 days."
@@ -110,14 +110,6 @@ async def test_evaluate_and_calibrate_read_the_file_without_a_word(store: str) -
     await asyncio.to_thread(read_back)
 
 
-async def test_what_people_found_supported_is_its_own_reference(store: str) -> None:
-    key = AnswerKey(trace_id_of(0), "b" * 16)
-    await review("reviews.db", 0, key, VerdictLabel.SUPPORTED)
-    _, [row] = await export("--reviews", "reviews.db")
-    assert (row["reference"], row["answer_label"]) == (CHUNK, "supported")
-    assert row["claims"] == [{"text": CHUNK, "label": "supported"}]
-
-
 async def test_a_sample_is_the_same_each_time_and_says_with_which_probability(store: str) -> None:
     first, rows = await export("--sample", "2", "--from", store)
     again, _ = await export("--sample", "2", "--from", store)
@@ -152,9 +144,3 @@ async def test_without_texts_it_says_where_they_may_be(tmp_path: Path, advice: t
     assert (result.exit_code, rows) == (2, [])
     assert "3 chosen answers, and the texts of none are there" in result.stderr
     assert "ui.traces" in result.stderr
-
-
-async def test_nobody_chosen_is_no_failure(store: str) -> None:
-    result, rows = await export("--disputed", "--from", store)
-    assert (result.exit_code, rows) == (0, [])
-    assert "0 answers with 0 labeled claims" in result.stderr

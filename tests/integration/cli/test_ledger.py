@@ -118,12 +118,6 @@ async def test_an_account_that_does_not_add_up_is_told(store: Store, path: Path)
     assert "do not add up" in result.output
 
 
-def test_a_duration_without_a_unit_is_refused(path: Path) -> None:
-    result = run("ledger", "--from", f"store:{path}", "--since", "5")
-    assert result.exit_code == 2
-    assert "15m" in result.output
-
-
 CONFIG = """
 budget: {live: {month: [5 USD, 1000 calls]}}
 drift: {anchors: builtin, budget: 200 calls}
@@ -163,14 +157,6 @@ async def test_what_was_refused_is_told_by_reason_and_sent_again(store: Store, p
     assert (result.exit_code, "2 requests sent again" in result.stderr) == (0, True)
     assert len(await store.outbox_items(sink, 10)) == 2
     assert (await store.ledger()).adds_up
-
-
-def test_without_a_store_it_says_what_to_name(tmp_path: Path) -> None:
-    file = tmp_path / "collector.yaml"
-    file.write_text(CONFIG % (tmp_path / "none.db"))
-    result = run("ledger", "--config", str(file))
-    assert result.exit_code == 1
-    assert "`store.path`" in result.output
 
 
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:

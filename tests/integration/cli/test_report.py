@@ -6,28 +6,22 @@ import asyncio
 import json
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
-from ragtrace.backends import open_sink
 from ragtrace.model import Sample, VerdictLabel
 from ragtrace.reviews import ReviewFile, ReviewPick
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.otlp import encode, encode_json
-from ragtrace.traces.trace import Resource, Span, Trace
-from tests.backends.jaeger_server import Jaeger
-from tests.backends.process import eventually
-from tests.backends.tempo_server import Tempo
+from ragtrace.traces.otlp import encode_json
+from ragtrace.traces.trace import Span, Trace
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
-from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.rag_spans import START_NS, rag_trace
 from tests.unit.reviews.test_review_file import RECORD, REVIEW
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
@@ -88,24 +82,6 @@ def as_json(*args: str) -> dict[str, Any]:
     return found
 
 
-def test_answers_are_grouped_by_the_hop_that_failed(tmp_path: Path) -> None:
-    traces = []
-    for number in range(12):
-        spans = judged_trace(number, 0.3 if number % 3 == 0 else 0.9)
-        if number % 3 == 0:
-            told = {semconv.BLAME_CLASS: "retrieval_miss", semconv.BLAME_CLASSES: ("retrieval_miss",)}
-            spans[-1] = replace(spans[-1], attributes={**spans[-1].attributes, **told})
-        traces.append(spans)
-    found = as_json("--from", file_of(tmp_path / "traces.jsonl", *traces), "--by", "cause")
-    answers = {group["name"]: group["answers"] for group in found["groups"]}
-    assert answers == {"retrieval_miss": 4, "(none)": 8}
-    means = {
-        group["name"]: metric["mean"]["value"] for group in found["groups"] for metric in group["metrics"]
-    }
-    assert means["retrieval_miss"] == pytest.approx(0.3)
-    assert means["(none)"] == pytest.approx(0.9)
-
-
 def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored: str) -> None:
     told = run("report", "--from", stored, "--by", "service")
     assert told.exit_code == 0, told.stderr
@@ -148,14 +124,6 @@ def test_records_of_a_file_are_grouped_by_the_version_that_they_name(tmp_path: P
         assert {group["name"]: group["answers"] for group in found} == groups
 
 
-def test_the_baseline_ends_where_the_range_begins(stored: str) -> None:
-    found = as_json("--from", stored, "--since", "2025-10-09T20:00Z", "--baseline", "30d")
-    (difference,) = found["comparisons"]
-    assert difference["older_judged"] + difference["newer_judged"] == 40
-    assert difference["older_judged"] > 0
-    assert found["all"]["answers"] == difference["newer_judged"] > 0
-
-
 def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stored: str) -> None:
     found = as_json("--from", stored, "--by", "source")
     assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}
@@ -174,54 +142,17 @@ def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_
     jsonschema.validate(json.loads((tmp_path / "report.json").read_text()), SCHEMA)
 
 
-def test_answers_of_a_clock_that_is_ahead_are_left_out_and_counted(tmp_path: Path) -> None:
-    ahead = judged_trace(1, 0.9, start_ns=time.time_ns() + 6 * HOUR_NS)
-    found = as_json("--from", file_of(tmp_path / "traces.jsonl", judged_trace(0, 0.9), ahead))
-    assert found["all"]["answers"] == 1
-    assert any(
-        notice.startswith("1 answer with a date after this moment left out") for notice in found["notices"]
-    )
-
-
 @pytest.mark.slow
-def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:
-    calibration = {
-        "version": 1,
-        "provider": "openai",
-        "model": "gpt-4o-mini",
-        "form": "json",
-        "threshold": 0.5,
-        "measured_on": {
-            "files": ["labeled.jsonl"],
-            "answers": 250,
-            "claims": 900,
-            "balanced_accuracy": 0.9,
-            "answer_errors": {
-                "sensitivity": {"right": 190, "of": 200},
-                "specificity": {"right": 45, "of": 50},
-            },
-        },
-    }
-    file = tmp_path / "judge.json"
-    file.write_text(json.dumps(calibration))
-    (metric,) = as_json("--from", stored, "--calibration", str(file))["all"]["metrics"]
-    assert metric["corrected_pass_rate"]["value"] == pytest.approx((0.75 + 0.9 - 1) / 0.85)
-    told = run("report", "--from", stored, "--calibration", str(file))
-    assert "190 of 200 answers that people support" in " ".join(told.stdout.split())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("people", "corrected"), [(40, True), (29, False)])
-def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: int, corrected: bool) -> None:
+def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
+    people = 40
     traces = [judged_trace(number, 0.9) for number in range(people)]
-    label = {0: VerdictLabel.CONTRADICTED}
 
     async def review() -> None:
         file = ReviewFile(tmp_path / "reviews.db")
         for number, spans in enumerate(traces):
             answer = summary_of(spans[-1])
             assert answer is not None
-            said = label.get(number % 4, VerdictLabel.SUPPORTED)
+            said = VerdictLabel.SUPPORTED if number % 4 else VerdictLabel.CONTRADICTED
             await file.add(
                 [replace(REVIEW, key=answer.key, label=said, picked=ReviewPick.RANDOM)], record=RECORD
             )
@@ -231,9 +162,7 @@ def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: in
     place = file_of(tmp_path / "traces.jsonl", *traces)
     reviewed = as_json("--from", place, "--reviews", str(tmp_path / "reviews.db"))["reviewed"]
     assert reviewed["answers"] == people
-    assert (reviewed["pass_rate"] is not None) is corrected
-    if corrected:
-        assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
+    assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
     told = run("report", "--from", place, "--reviews", str(tmp_path / "reviews.db"))
     assert f"{people} answers reviewed in random order" in " ".join(told.stdout.split())
 
@@ -251,8 +180,6 @@ def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: 
     ("args", "said"),
     [
         (["--from", "nope:x"], "is not an address"),
-        (["--from", "store:missing.db"], "there is no collector's store"),
-        (["--from", "store:text.txt"], "cannot be read"),
         (["--cheap", "lexical"], "--cheap needs --judge"),
         (["--from", "text.txt", "--baseline", "7d"], "--baseline needs --since"),
         (["--from", "text.txt", "--since", "1d", "--until", "2d"], "is not before"),
@@ -285,51 +212,3 @@ async def test_the_store_of_a_running_collector_is_read(tmp_path: Path) -> None:
     assert found["place"] == store
     assert found["ledger"] == {"judged": 3, "eligible": 3, "seen": 3}
     assert found["groups"][0]["name"] == "(none)"
-
-
-@pytest.mark.slow
-def test_a_saved_calibration_has_the_errors_on_answers(tmp_path: Path) -> None:
-    rows = [
-        {
-            "contexts": ["Refunds take 14 days."],
-            "claims": [{"text": f"Refunds take {days} days.", "label": label}],
-        }
-        for days, label in [(14, "supported")] * 6 + [(30, "contradicted")] * 5
-    ]
-    (tmp_path / "labeled.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    told = run(
-        *("calibrate", str(tmp_path / "labeled.jsonl"), "--judge", "lexical"),
-        *("--save", str(tmp_path / "judge.json")),
-    )
-    assert told.exit_code == 0, told.stderr
-    saved = json.loads((tmp_path / "judge.json").read_text())["measured_on"]["answer_errors"]
-    assert saved == {"sensitivity": {"right": 6, "of": 6}, "specificity": {"right": 5, "of": 5}}
-
-
-def test_a_real_jaeger_and_a_real_tempo_give_the_same_report(jaeger: Jaeger, tempo: Tempo) -> None:
-    service, began_ns = "report-shop", time.time_ns() - 30 * 10**9
-
-    async def send(number: int) -> None:
-        spans = judged_trace(0xEE10 + number, 0.9 if number else 0.2, start_ns=began_ns + number)
-        of_service = Resource(attributes={semconv.SERVICE_NAME: service})
-        for endpoint in (jaeger.otlp_http, tempo.otlp_http):
-            sink = open_sink(endpoint)
-            await sink.send(encode([replace(span, resource=of_service) for span in spans]))
-            await sink.aclose()
-
-    for number in range(6):
-        asyncio.run(send(number))
-        for server in (jaeger, tempo):
-            server.wait_for_trace(trace_id_of(0xEE10 + number), spans=4)
-
-    def complete(place: str) -> dict[str, Any] | None:  # a search may lag behind
-        found = as_json("--from", place, "--since", "2h", "--service", service)["all"]
-        return found if found["answers"] == 6 else None
-
-    places = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
-    of_jaeger, of_tempo = (
-        eventually(partial(complete, place), what="six answers", deadline_s=90) for place in places
-    )
-    assert of_jaeger == of_tempo
-    (metric,) = of_jaeger["metrics"]
-    assert metric["pass_rate"]["value"] == pytest.approx(5 / 6)

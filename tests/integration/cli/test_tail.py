@@ -107,17 +107,6 @@ async def test_a_running_collectors_verdicts_come_each_once_and_revisions_are_ma
     assert b"Traceback" not in errors
 
 
-@pytest.mark.slow
-async def test_pipe_that_closes_ends_it_without_an_error(judged: Path) -> None:
-    process = start("tail", "--from", f"store:{judged}/store.db", "--no-follow")
-    assert process.stdout
-    assert process.stderr
-    process.stdout.close()
-    assert await asyncio.to_thread(process.wait, PATIENCE_S) in (0, 1)
-    assert b"Traceback" not in process.stderr.read()
-    process.stderr.close()
-
-
 def test_places_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     gone = run("tail", "--from", f"store:{tmp_path}/none.db")
     assert gone.exit_code != 0

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import os
 import re
-import shutil
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +18,7 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger import State
-from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, Outcome
-from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -73,63 +70,37 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(stor
     assert "to http://jaeger:4318: rejected: too large" in told
 
 
-async def judge_twice(store: Store, *, supersedes: str) -> None:
+async def judge_twice(store: Store) -> None:
     """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
-    said = ((FIRST, "", "lexical:lexical-v4", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
-    for number, (carrier, replaced, judge_name, label) in enumerate(said):
-        summary = AnswerSummary(
-            key=AnswerKey(TRACE, ANSWER, "acme"),
-            carrier_span_id=carrier,
-            supersedes=replaced,
-            time_ns=SECOND_NS,
-            judged_ns=2 * SECOND_NS + number,
-            judge=judge_name,
-            label=label,
-        )
+    said = ((FIRST, "lexical:lexical-v4", Label.PASS), (SECOND, "openai:m", Label.FAIL))
+    for number, (carrier, name, label) in enumerate(said):
+        at = {"time_ns": SECOND_NS, "judged_ns": 2 * SECOND_NS + number}
+        told: Any = {"carrier_span_id": carrier, "judge": name, "label": label, **at}
+        summary = AnswerSummary(key=AnswerKey(TRACE, ANSWER, "acme"), **told)
         await receive(store, request_of(*rag_trace(0)))
-        job = Job(
-            trace_id=TRACE,
-            span_id=ANSWER,
-            sample=SAMPLE,
-            tenant="acme",
-            record_sha256=str(number),
-            revisions_left=1,
-        )
-        await store.decide_trace(
-            TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns(), slices=number + 1
-        )
-        (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
-        kept = KeptCarrier(summary=summary, payload=b"")
-        await store.finish(
-            leased,
-            State.JUDGED,
-            outbox_items={},
-            now_ns=time.time_ns(),
-            judged=JudgedInput(record_sha256=str(number), slices=number + 1),
-            kept=kept,
-        )
+        digest, slices, now_ns = str(number), number + 1, time.time_ns()
+        job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, tenant="acme", record_sha256=digest)
+        jobs = [replace(job, revisions_left=1)]
+        await store.decide_trace(TRACE, jobs=jobs, outcomes=[], keep_spans=True, now_ns=now_ns, slices=slices)
+        (leased,) = await store.take_jobs(1, now_ns=now_ns)
+        judged, kept = JudgedInput(digest, slices), KeptCarrier(summary=summary, payload=b"")
+        await store.finish(leased, State.JUDGED, outbox_items={}, now_ns=now_ns, judged=judged, kept=kept)
 
 
-@pytest.mark.parametrize("where", ["store", "url"])
-async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Path, where: str) -> None:
-    """The pages of operations have no content, so that there claims are counted."""
+async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Path) -> None:
     spans = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.", start_ns=time.time_ns())
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*spans))
         while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
-        address = {
-            "store": f"store:{tmp_path}/store.db",
-            "url": f"http://127.0.0.1:{collector.operations.port}",
-        }
-        result = await asyncio.to_thread(run, "why", TRACE, "--from", address[where])
+        result = await asyncio.to_thread(run, "why", TRACE, "--from", f"store:{tmp_path}/store.db")
     told = " ".join(result.output.split())
     assert "faithfulness 0.50 fail; 1 of 2 claims wrong" in told
-    assert ("unsupported: “Shipping takes 3 days.”" in told) is (where == "store")
+    assert "unsupported: “Shipping takes 3 days.”" in told
 
 
 async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store, path: Path) -> None:
-    await judge_twice(store, supersedes="")
+    await judge_twice(store)
     told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed: 1 of 2 valid evaluations pass it" in told
     assert "lexical:lexical-v4 says pass" in told
@@ -139,16 +110,6 @@ async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store
         (FIRST, "pass", True),
         (SECOND, "fail", True),
     }
-
-
-async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
-    store: Store, path: Path
-) -> None:
-    await judge_twice(store, supersedes=FIRST)
-    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
-    assert "disputed" not in told
-    overruled = f"{FIRST}, which it replaced (lexical:lexical-v4 said pass)"
-    assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
 
 
 async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(store: Store, path: Path) -> None:
@@ -167,22 +128,6 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: Store, path: 
     told = " ".join(run("why", TRACE, "--config", str(config)).output.split())
     assert f"2 spans came; it waits for its root and 1 parent that spans name ({ANSWER})" in told
     assert re.search(r"if nothing more comes, it is processed in \d+ s", told)
-
-
-async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
-    key = base64.b64encode(bytes(32)).decode()
-    store = await Store.open(SqliteFile(path), max_bytes=10 << 20, cipher=open_cipher([key]))
-    await receive(store, request_of(*rag_trace(0)[1:]))
-    config = path.with_name("collector.yaml")
-    section = {"path": str(path), "encryption_keys": [key]}
-    config.write_text(json.dumps({"export": [{"endpoint": "http://localhost:4317"}], "store": section}))
-    without, with_key = (
-        " ".join(run("why", TRACE, *where).output.split())
-        for where in (("--from", f"store:{path}"), ("--config", str(config)))
-    )
-    await store.aclose()
-    assert "its spans are encrypted: --config names the file that has the key" in without
-    assert "2 spans came; it waits for its root" in with_key
 
 
 async def test_an_answer_that_was_left_out_tells_by_which_rule(store: Store, path: Path) -> None:
@@ -223,11 +168,7 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
     assert told in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize(
-    "written",
-    [TRACE.upper(), TRACE[:-1], f"00-{TRACE}-{ANSWER}-01", f" {TRACE}\n"],
-    ids=["upper case", "short", "traceparent", "with blanks"],
-)
+@pytest.mark.parametrize("written", [TRACE[:-1], f"00-{TRACE}-{ANSWER}-01"], ids=["short", "traceparent"])
 async def test_ids_are_understood_as_people_have_them(store: Store, path: Path, written: str) -> None:
     await judge(store)
     assert f"trace {TRACE}: 1 answer found" in run("why", written, "--from", f"store:{path}").output
@@ -256,37 +197,6 @@ async def test_nothing_of_the_content_is_shown(store: Store, path: Path) -> None
         output = run("why", TRACE, "--from", f"store:{path}", *form).output
         assert "efund" not in output
         assert "14 days" not in output
-
-
-async def test_json_has_all_that_the_lines_tell(store: Store, path: Path) -> None:
-    await judge(store)
-    told = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)
-    (answer,) = told["answers"]
-    assert (answer["state"], answer["rule"], answer["carrier"]) == ("judged", "ratio", "00f067aa0ba902b7")
-    assert [delivery["state"] for delivery in answer["deliveries"]] == ["waiting", "waiting"]
-    assert told["why"][0].startswith(f"answer span {ANSWER}")
-
-
-async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path, tmp_path: Path) -> None:
-    await judge(store)
-    left = tmp_path / "left"
-    left.mkdir()
-    for file in path.parent.glob("store.db*"):
-        shutil.copy(file, left)
-    assert (left / "store.db-wal").stat().st_size
-    assert "judged" in run("why", TRACE, "--from", f"store:{left / 'store.db'}").output
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
-async def test_a_copy_in_a_folder_that_cannot_be_written_is_read_too(path: Path) -> None:
-    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
-    await judge(store)
-    await store.aclose()
-    path.parent.chmod(0o555)
-    try:
-        assert "judged" in run("why", TRACE, "--from", f"store:{path}").output
-    finally:
-        path.parent.chmod(0o755)
 
 
 def test_a_store_that_is_none_is_named(tmp_path: Path) -> None:
@@ -323,18 +233,6 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
         told = " ".join(run("why", TRACE, "--from", f"store:{tmp_path / 'store.db'}").output.split())
     assert "its scores are on the answer span itself, which was held back for them" in told
     assert "carrier" not in told
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [("abcdef", "no trace in the store begins with"), (TRACE, "the collector does not know it")],
-)
-async def test_what_the_pages_refuse_is_told(tmp_path: Path, wanted: str, told: str) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        url = f"http://127.0.0.1:{collector.operations.port}"
-        result = await asyncio.to_thread(run, "why", wanted, "--from", url)
-    assert result.exit_code != 0
-    assert told in result.output
 
 
 def test_pages_that_are_none_are_named() -> None:

@@ -72,19 +72,14 @@ def test_claims_that_cannot_be_decrypted_are_told_so(configured: Path) -> None:
     assert "or set the variable that it is in" in told
 
 
-@pytest.mark.parametrize(
-    ("section", "value"),
-    [
-        ("store", {"path": "${env:RAGTRACE_TEST_PLACE}/store.db"}),
-        ("judge", {"use": "openai:${env:RAGTRACE_TEST_PLACE}"}),
-        ("extract", {"mapping": {"question": ["${env:RAGTRACE_TEST_PLACE}"]}}),
-    ],
-)
-def test_no_random_key_stands_in_for_what_is_shown(
-    section: str, value: object, configured: Path, tmp_path: Path
-) -> None:
+def test_no_random_key_stands_in_for_what_is_shown(configured: Path, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(
-        yaml.safe_dump({**yaml.safe_load(configured.read_text()), section: value})
+        yaml.safe_dump(
+            {
+                **yaml.safe_load(configured.read_text()),
+                "store": {"path": "${env:RAGTRACE_TEST_PLACE}/store.db"},
+            }
+        )
     )
     (tmp_path / "not-there").touch()
     done = run("ledger", "--config", str(tmp_path / "c.yaml"))

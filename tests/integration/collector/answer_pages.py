@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
-from starlette.applications import Starlette
-from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
 from ragtrace.answers.carrier import open_answer
@@ -35,13 +29,12 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.process import SystemClock
 from ragtrace.reviews import Review, ReviewFile
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.ui.answer import answer_routes
-from ragtrace_collector.ui.site import HANDLERS, Site, TraceLink, Viewer
+from ragtrace_collector.ui.site import TraceLink
+from tests.integration.collector.ui_pages import Pages, grant
 from tests.rag_spans import START_NS, rag_trace
 
 QUESTION = "How long do refunds take?"
@@ -70,70 +63,23 @@ class MemorySource:
         pass
 
 
-@dataclass
-class MemoryRows:
-    """An index that knows these rows."""
-
-    rows: Sequence[AnswerSummary] = ()
-    failure: Exception | None = None
-
-    async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
-        if self.failure:
-            raise self.failure
-        return [row for row in self.rows if row.key == key]
-
-    async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
-        if self.failure:
-            raise self.failure
-        found = [row for row in self.rows if row.session == session and tenant in (None, row.key.tenant)]
-        return sorted(found, key=lambda row: row.time_ns)[:limit]
-
-
-def site_of_answers(
+def answer_client(
     *opened: OpenedAnswer,
     rows: Sequence[AnswerSummary] = (),
     failure: Exception | None = None,
-    index_failure: Exception | None = None,
     reviews: ReviewFile | None = None,
-    links: tuple[TraceLink, ...] = (),
-) -> Site:
-    """Build a site over these answers and rows."""
-    return Site(
-        index=MemoryRows(rows, index_failure),
+    links: Sequence[TraceLink] = (),
+    tenant: str | None = None,
+) -> TestClient:
+    """Return a reader of the pages over these answers and rows."""
+    pages = Pages(
+        rows=rows,
+        grants=[grant("rt_tenant", tenant=tenant)] if tenant else (),
         source=MemorySource({answer.key: answer for answer in opened}, failure),
-        reviews=reviews,
-        clock=SystemClock(),
+        views=reviews,
         links=links,
     )
-
-
-def answer_app(site: Site, viewer: Viewer = Viewer()) -> Starlette:  # noqa: B008  frozen
-    """Build the pages of answers alone, seen by this viewer."""
-
-    async def view(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        request.state.viewer = viewer
-        return await call(request)
-
-    async def other(request: Request) -> Response:
-        return PlainTextResponse("another page")
-
-    app = Starlette(
-        routes=[
-            *answer_routes(),
-            *(Route(f"/{name}", other, name=name) for name in ("overview", "answers", "sessions", "review")),
-            Route("/review/{trace_id}/{span_id}", other, name="review_answer"),
-            Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
-        ],
-        exception_handlers=HANDLERS,
-    )
-    app.add_middleware(BaseHTTPMiddleware, dispatch=view)
-    app.state.site = site
-    return app
-
-
-def answer_client(site: Site, viewer: Viewer = Viewer()) -> TestClient:  # noqa: B008  frozen
-    """Return a client of the pages."""
-    return TestClient(answer_app(site, viewer))
+    return pages.client(headers={"authorization": "Bearer rt_tenant"} if tenant else {})
 
 
 _VOID = frozenset({"meta", "link", "input", "rect", "br"})
@@ -349,9 +295,6 @@ class MemoryReviews:
     """Reviews that were given; the rest of the port is not for this page."""
 
     reviews: Sequence[Review] = ()
-    failure: Exception | None = None
 
     async def of(self, key: AnswerKey) -> Sequence[Review]:
-        if self.failure:
-            raise self.failure
         return [review for review in self.reviews if review.key == key]

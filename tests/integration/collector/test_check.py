@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import sqlite3
-import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +43,10 @@ def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
     ("others", "said"),
     [
         ({"export": [{"endpoint": "otlp-file:/no/such/o"}]}, "`export[0].endpoint`: the folder '/no/such'"),
-        ({"export": [{"endpoint": "otlp-file:/dev/null/out"}]}, "the folder '/dev/null' is no folder"),
         ({"store": {"path": "/no/such/store.db"}}, "`store.path`: the folder '/no/such' does not exist"),
-        ({"store": {"path": "/"}}, "`store.path`: '/' is a folder"),
         ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache`: the folder"),
         ({"receive": {"tokens_file": "no-tokens.yaml"}}, "`receive.tokens_file`"),
         ({"receive": {"tls": {"cert": "no.crt", "key": "no.key"}}}, "no.crt"),
-        (
-            {
-                "receive": {
-                    "kafka": {
-                        "brokers": "k:9092",
-                        "options": {"security.protocol": "ssl", "ssl.ca.location": "no-ca.crt"},
-                    }
-                }
-            },
-            "ssl.ca.location",
-        ),
         (
             {"receive": {"kafka": {"brokers": "k:9092", "options": {"fetch.max": "1"}}}},
             '`receive.kafka`: No such configuration property: "fetch.max"',
@@ -85,35 +68,6 @@ def test_what_cannot_be_opened_is_named(others: dict[str, Any], said: str, tmp_p
     assert said in " ".join(result.stderr.split())
 
 
-def test_all_of_it_is_said_at_once(tmp_path: Path) -> None:
-    result = checked(
-        tmp_path,
-        export=[{"endpoint": "otlp-file:/no/such/out.jsonl"}],
-        store={"path": "/no/other/store.db"},
-        judge={"use": "openai:m", "api_key_env": "NO_KEY_HERE"},
-    )
-    assert all(word in result.stderr for word in ("/no/such", "/no/other", "NO_KEY_HERE"))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "sealed"
-    folder.mkdir(mode=0o500)
-    result = checked(tmp_path, store={"path": str(folder / "store.db")})
-    assert "nothing can be written into the folder" in " ".join(result.stderr.split())
-
-
-def test_a_file_of_another_program_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("these are my notes, and no database")
-    result = checked(tmp_path, store={"path": str(tmp_path / "notes.txt")})
-    assert (result.exit_code, "is not a database" in " ".join(result.stderr.split())) == (2, True)
-    with closing(sqlite3.connect(tmp_path / "books.db")) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("CREATE TABLE book (title)")
-    result = checked(tmp_path, store={"path": str(tmp_path / "books.db")})
-    assert (result.exit_code, "another program" in " ".join(result.stderr.split())) == (2, True)
-
-
 def test_an_address_that_is_taken_is_a_warning(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -128,21 +82,3 @@ def test_a_wrong_option_of_kafka_is_not_quoted(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "fetch.min.bytes" in result.stderr
     assert "a-secret" not in result.stderr
-
-
-@pytest.mark.parametrize("arguments", [[], ["--check"]])
-def test_a_missing_client_of_kafka_is_named_with_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    for name in [
-        name
-        for name in sys.modules
-        if name.startswith(("confluent_kafka", "ragtrace_collector.receive.kafka"))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps(config_of(tmp_path, receive={"kafka": {"brokers": "k:9092"}})))
-    result = run("collector", "--config", str(file), *arguments)
-    assert result.exit_code == 2
-    assert "`receive.kafka` needs the extra `kafka`: pip install" in result.stderr

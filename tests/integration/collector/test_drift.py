@@ -12,7 +12,6 @@ import pytest
 from ragtrace import semconv
 from ragtrace.drift import RunResult
 from ragtrace.errors import ConfigError
-from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.drifting_model import DriftingModel, running_drifting_model, write_anchors
 from tests.integration.collector.running import config_of
@@ -30,21 +29,11 @@ def model() -> Iterator[DriftingModel]:
         yield served
 
 
-def drift_config(folder: Path, model: DriftingModel, **changes: Any) -> CollectorConfig:
-    judge = {
-        "use": "openai:m",
-        "base_url": model.url,
-        "api_key": "not-a-key",
-        "sentinel_rate": 0,
-        "cache": str(folder / "cache.db"),
-    }
-    drift = {"anchors": str(write_anchors(folder)), **changes.pop("drift", {})}
-    return config_of(folder, judge=judge, drift=drift, **changes)
-
-
-PATIENT = {
-    "evaluate": {"retry_delays": [], "probe_delays": ["24h"], "deadline": "12h"},
-}
+def drift_config(folder: Path, model: DriftingModel, **drift: Any) -> CollectorConfig:
+    judge = {"use": "openai:m", "base_url": model.url, "api_key": "not-a-key", "sentinel_rate": 0}
+    anchors = str(write_anchors(folder))
+    judge["cache"] = str(folder / "cache.db")
+    return config_of(folder, judge=judge, drift={"anchors": anchors, **drift})
 
 
 class Week:
@@ -55,43 +44,30 @@ class Week:
         self.drift = stepped.collector.pipeline.drift
         self._answers = 0
 
-    async def day(self, *, is_system_worse: bool = False) -> RunResult | None:
-        """Let a day pass; return what its drift check showed."""
-        for _ in range(20):
-            self._answers += 1
-            fact = f"Refunds of order {self._answers} take 14 days."
-            answer = "Nobody ever pays anything back." if is_system_worse else fact
-            await self.stepped.send(*rag_trace(self._answers, chunks=(fact,), answer=answer))
-        await self.stepped.pass_time(DAY_S)
-        await self.stepped.pass_time(5)  # what was judged just now is counted and delivered
-        before = await self.runs()
-        await self.drift.step()
-        after = await self.runs()
-        return after[-1] if len(after) > len(before) else None
+    async def days(self, number: int, *, is_system_worse: bool = False) -> set[RunResult]:
+        """Let days pass; return what their drift checks showed, and see that all answers pass, or none."""
+        before = len(await self.runs())
+        for _ in range(number):
+            for _ in range(10):
+                self._answers += 1
+                fact = f"Refunds of order {self._answers} take 14 days."
+                answer = "Nobody ever pays anything back." if is_system_worse else fact
+                await self.stepped.send(*rag_trace(self._answers, chunks=(fact,), answer=answer))
+            await self.stepped.pass_time(DAY_S)
+            await self.stepped.pass_time(5)  # what was judged just now is counted and delivered
+            await self.drift.step()
+        return set((await self.runs())[before:])
 
     async def runs(self) -> list[RunResult]:
         return [run.result for run in await self.stepped.collector.pipeline.store.drift.runs()]
 
-    def passes(self, *, last: int) -> int:
-        """Return how many of the last answers pass."""
-        return [result_labels(span) for span in self.stepped.carriers()][-last:].count(["pass"])
+    def passing(self) -> int:
+        """Return how many of the last twenty answers pass."""
+        return [span.attributes[semconv.PASS] for span in self.stepped.carriers()][-20:].count(True)
 
-    async def metrics(self) -> dict[str, float]:
-        readings = await self.stepped.collector.vitals.readings()
-        return {
-            "".join([name, *(f" {value}" for value in one.attributes.values())]): one.value
-            for name, found in readings.items()
-            for one in found
-            if "drift" in name or "model_changes" in name
-        }
-
-
-def result_labels(carrier: Span) -> list[object]:
-    return [
-        event.attributes[semconv.EVALUATION_LABEL]
-        for event in carrier.events
-        if semconv.EVALUATION_LABEL in event.attributes
-    ]
+    async def metric(self, name: str) -> float:
+        (reading,) = (await self.stepped.collector.vitals.readings())[name]
+        return float(reading.value)
 
 
 @asynccontextmanager
@@ -100,37 +76,21 @@ async def week(config: CollectorConfig, clock: StandingClock | None = None) -> A
         yield Week(stepped)
 
 
-@pytest.mark.slow
-async def test_a_judge_swapped_in_the_middle_of_a_week_is_judge_drift(
-    tmp_path: Path, model: DriftingModel
+@pytest.mark.parametrize("changed", ["judge", "system"])
+async def test_a_changed_judge_is_drift_and_a_worse_system_is_none(
+    tmp_path: Path, model: DriftingModel, changed: str
 ) -> None:
-    async with week(drift_config(tmp_path, model, **PATIENT)) as simulated:
-        before = [await simulated.day() for _ in range(4)]
-        model.strictness = 1.0  # another model behind the same name: all verdicts fall, and so does quality
-        for _ in range(3):
-            await simulated.day()
-        assert simulated.passes(last=60) == 0
-        assert before == [RunResult.BASELINE, *[RunResult.STEADY] * 3]
-        assert set((await simulated.runs())[4:]) == {RunResult.DRIFTED}
-        metrics = await simulated.metrics()
-    assert metrics["ragtrace.drift.detected"] == 1
-    assert metrics["ragtrace.drift.score faithfulness"] == 0
-    assert metrics["ragtrace.drift.agreement"] == pytest.approx(8 / 24)
-
-
-@pytest.mark.slow
-async def test_a_system_made_worse_in_the_middle_of_a_week_is_no_judge_drift(
-    tmp_path: Path, model: DriftingModel
-) -> None:
-    async with week(drift_config(tmp_path, model, **PATIENT)) as simulated:
-        for _ in range(4):
-            await simulated.day()
-        assert simulated.passes(last=80) == 80
-        for _ in range(3):
-            await simulated.day(is_system_worse=True)
-        assert simulated.passes(last=60) == 0
-        assert set((await simulated.runs())[1:]) == {RunResult.STEADY}
-        assert (await simulated.metrics())["ragtrace.drift.detected"] == 0
+    async with week(drift_config(tmp_path, model)) as simulated:
+        assert await simulated.days(3) == {RunResult.BASELINE, RunResult.STEADY}
+        assert simulated.passing() == 20
+        model.strictness = float(changed == "judge")  # another model behind the same name
+        found = await simulated.days(2, is_system_worse=changed == "system")
+        assert simulated.passing() == 0, "quality falls in both cases"
+        assert found == {RunResult.DRIFTED if changed == "judge" else RunResult.STEADY}
+        assert await simulated.metric("ragtrace.drift.detected") == (changed == "judge")
+        if changed == "judge":
+            assert await simulated.metric("ragtrace.drift.score") == 0
+            assert await simulated.metric("ragtrace.drift.agreement") == pytest.approx(8 / 24)
 
 
 async def test_anchors_that_cannot_be_used_are_told_at_the_start(
@@ -139,7 +99,7 @@ async def test_anchors_that_cannot_be_used_are_told_at_the_start(
     few = str(write_anchors(tmp_path, number=4))
     for anchors, complaint in ((few, "has 4 answers"), (str(tmp_path / "none.jsonl"), "none.jsonl")):
         with pytest.raises(ConfigError, match=complaint):
-            async with week(drift_config(tmp_path, model, drift={"anchors": anchors})):
+            async with week(drift_config(tmp_path, model, anchors=anchors)):
                 pass
 
 
@@ -154,77 +114,30 @@ async def test_anchors_are_never_answered_from_the_cache(tmp_path: Path, model: 
 async def test_a_spent_budget_makes_a_run_partial_and_never_a_verdict(
     tmp_path: Path, model: DriftingModel
 ) -> None:
-    config = drift_config(tmp_path, model, drift={"budget": "60 calls"})
-    async with week(config) as simulated:
+    async with week(drift_config(tmp_path, model, budget="60 calls")) as simulated:
         assert (await simulated.drift.run()).result is RunResult.BASELINE
         model.strictness = 1.0
         run = await simulated.drift.run()
-        assert run.result is RunResult.PARTIAL
-        assert run.over_budget > 0
+        assert (run.result, run.over_budget > 0) == (RunResult.PARTIAL, True)
         assert run.judged + run.over_budget == run.anchors == 24
         assert not (await simulated.drift.state()).is_drifted
 
 
 async def test_a_failing_judge_is_no_drift(tmp_path: Path, model: DriftingModel) -> None:
     async with week(drift_config(tmp_path, model)) as simulated:
-        await simulated.day()
+        await simulated.days(1)
         model.is_broken = True
         run = await simulated.drift.run()
         assert (run.result, run.judged, run.failed) == (RunResult.FAILED, 0, 24)
-        assert (await simulated.metrics())["ragtrace.drift.detected"] == 0
+        assert await simulated.metric("ragtrace.drift.detected") == 0
 
 
-async def test_another_evaluator_version_is_a_new_baseline_and_no_drift(
-    tmp_path: Path, model: DriftingModel
-) -> None:
-    config, clock = drift_config(tmp_path, model), StandingClock()
-    async with week(config, clock) as simulated:
-        await simulated.day()
-    model.strictness = 1.0
-    judge = config.judge.model_copy(update={"extra_body": {"seed": 7}})
-    async with week(config.model_copy(update={"judge": judge}), clock) as simulated:
-        assert (await simulated.drift.run()).result is RunResult.BASELINE
-
-
-async def test_a_restart_does_not_repeat_the_run_of_the_day(tmp_path: Path, model: DriftingModel) -> None:
-    config, clock = drift_config(tmp_path, model), StandingClock()
-    async with week(config, clock) as simulated:
-        await simulated.drift.step()
-    async with week(config, clock) as simulated:
-        await simulated.drift.step()
-        assert await simulated.runs() == [RunResult.BASELINE]
-
-
-async def test_without_anchors_nothing_is_asked_and_the_judge_counts_as_steady(
-    tmp_path: Path, model: DriftingModel
-) -> None:
-    async with week(drift_config(tmp_path, model, drift={"anchors": None})) as simulated:
-        await simulated.drift.step()
-        assert not (await simulated.drift.state()).is_drifted
-        assert model.calls == 0
-
-
-@pytest.mark.slow
 async def test_another_model_behind_the_same_name_is_told_once(
     tmp_path: Path, model: DriftingModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with week(drift_config(tmp_path, model)) as simulated:
-        await simulated.day()
-        assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 0
-        model.model = "m-2026-06-06"
-        for _ in range(3):
-            await simulated.day()
-        assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 1
-    told = [line for line in caplog.messages if "now answered by m-2026-06-06" in line]
-    assert len(told) == 1
-
-
-@pytest.mark.slow
-async def test_replicas_that_take_turns_are_told_once_each(tmp_path: Path, model: DriftingModel) -> None:
-    async with week(drift_config(tmp_path, model)) as simulated:
-        for fingerprint in ("fp_a", "fp_b", "fp_a", "fp_b", "fp_a"):
-            model.fingerprint = fingerprint
-            await simulated.day()
-        seen = await simulated.stepped.collector.pipeline.store.drift.seen_models()
-        assert [model.fingerprint for model in seen] == ["fp_a", "fp_b"]
-        assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 1
+        for name, fingerprint in (("m-1", "fp_a"), ("m-2", "fp_b"), ("m-1", "fp_a"), ("m-2", "fp_b")):
+            model.model, model.fingerprint = name, fingerprint
+            await simulated.days(1)
+        assert await simulated.metric("ragtrace.judge.model_changes") == 1
+    assert len([line for line in caplog.messages if "now answered by m-2" in line]) == 1

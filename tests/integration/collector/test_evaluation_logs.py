@@ -1,21 +1,19 @@
-"""Evaluations as log records: through a real OpenTelemetry Collector, and through outages."""
+"""Log records that leave the collector: evaluations, and those of applications that it passes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from ragtrace import semconv
-from ragtrace.backends import open_carrier_sink
-from ragtrace.errors import ConfigError, SendRejected
-from tests.backends.otelcol import OtelCol
-from tests.backends.process import free_ports
+from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
@@ -24,10 +22,27 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
+from tests.integration.collector.test_access import BEARER, TOKEN, entry
+from tests.integration.collector.test_log_records import (
+    SCORE,
+    details,
+    logs_of,
+    record,
+    send_logs,
+    text,
+    verdict,
+    without_messages,
+)
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 
+pytestmark = pytest.mark.slow
+
 WRONG = "Refunds take 99 years."
+LOGIN = record("", text("user logged in"))
+BODY = logs_of(details(), LOGIN, record("app.other", text("cart emptied")))
+RECORDS = list(ExportLogsServiceRequest.FromString(BODY).resource_logs[0].scope_logs[0].log_records)
+OURS = (semconv.EVALUATION_RESULT, "ragtrace.claim.contradicted", "ragtrace.claim.unsupported")
 
 
 def records_at(server: HttpServer) -> list[LogRecord]:
@@ -43,140 +58,88 @@ def records_at(server: HttpServer) -> list[LogRecord]:
     ]
 
 
-def results_in(records: list[LogRecord]) -> list[LogRecord]:
-    return [record for record in records if record.event_name == semconv.EVALUATION_RESULT]
+def told(record: LogRecord, key: str) -> str:
+    return "".join(pair.value.string_value for pair in record.attributes if pair.key == key)
 
 
-def told(record: LogRecord, key: str) -> Any:
-    """Return the value of an attribute, or ``None``."""
-    for pair in record.attributes:
-        if pair.key == key:
-            return getattr(pair.value, pair.value.WhichOneof("value") or "string_value")
-    return None
+def exporting(folder: Path, address: str, *, forward: bool = False, **changes: Any) -> CollectorConfig:
+    """Return a configuration with one more export."""
+    file = {"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}
+    return config_of(folder, export=[file, {"endpoint": address, "forward": forward}], **changes)
 
 
-def exports(folder: Path, logs: str) -> list[dict[str, object]]:
-    return [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}, {"endpoint": logs}]
-
-
-@contextmanager
-def otelcol_for_logs(otelcol: OtelCol, folder: Path, *, to: str) -> Iterator[dict[str, str]]:
-    """Run an OpenTelemetry Collector with a pipeline of logs; yield our address for each protocol."""
-    grpc, http, metrics = free_ports(3)
-    config = folder / "logs.yaml"
-    config.write_text(
-        f"""
-receivers:
-  otlp:
-    protocols:
-      grpc: {{endpoint: "127.0.0.1:{grpc}"}}
-      http: {{endpoint: "127.0.0.1:{http}"}}
-exporters:
-  otlphttp: {{endpoint: "{to}", compression: none}}
-service:
-  telemetry:
-    metrics: {{readers: [{{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {metrics}}}}}}}}}]}}
-  pipelines: {{logs: {{receivers: [otlp], exporters: [otlphttp]}}}}
-"""
-    )
-    with otelcol.run(config, env={}, listens_on=(grpc, http)):
-        yield {"grpc": f"logs:grpc://127.0.0.1:{grpc}", "http": f"logs:http://127.0.0.1:{http}"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["grpc", "http"])
-async def test_results_reach_a_log_store_through_a_real_collector_on_the_judged_span(
-    tmp_path: Path, otelcol: OtelCol, protocol: str
+@pytest.mark.parametrize("content", [True, False])
+async def test_results_and_wrong_claims_are_log_records_on_the_judged_span(
+    tmp_path: Path, content: bool
 ) -> None:
-    with (
-        http_server(lambda _: HttpAnswer()) as store,
-        otelcol_for_logs(otelcol, tmp_path, to=store.url) as addresses,
-    ):
-        async with running_collector(
-            config_of(tmp_path, export=exports(tmp_path, addresses[protocol]))
-        ) as ours:
+    with http_server(lambda _: HttpAnswer()) as store:
+        config = exporting(tmp_path, f"logs:{store.url}", attach={"content": content})
+        async with running_collector(config) as ours:
             await post(ours, request_of(*rag_trace(0, answer=WRONG)))
             await until(lambda: len(records_at(store)) >= 2)
         records = records_at(store)
     (carrier,) = carriers_in(tmp_path / "out.jsonl")
-    assert {record.trace_id.hex() for record in records} == {trace_id_of(0)}
-    assert {record.span_id.hex() for record in records} == {carrier.parent_span_id}
-    assert {told(record, semconv.CARRIER_SPAN_ID) for record in records} == {carrier.span_id}
-    failed = [record for record in results_in(records) if told(record, semconv.EVALUATION_LABEL) == "fail"]
-    assert failed
-    assert {record.severity_text for record in failed} == {"WARN"}
-    claims = [record for record in records if record not in results_in(records)]
-    assert {record.event_name for record in claims} <= {
-        "ragtrace.claim.contradicted",
-        "ragtrace.claim.unsupported",
+    assert {(each.trace_id.hex(), each.span_id.hex()) for each in records} == {
+        (trace_id_of(0), carrier.parent_span_id)
     }
-    assert {told(claim, semconv.CLAIM_ASSERTION) for claim in claims} == {WRONG}
-
-
-async def test_records_have_no_text_if_carriers_have_none(tmp_path: Path) -> None:
-    with http_server(lambda _: HttpAnswer()) as store:
-        config = config_of(tmp_path, export=exports(tmp_path, f"logs:{store.url}"), attach={"content": False})
-        async with running_collector(config) as ours:
-            await post(ours, request_of(*rag_trace(0, answer=WRONG)))
-            await until(lambda: len(records_at(store)) >= 2)
-        sent = b"".join(body for _, _, body in store.requests)
-    assert b"99 years" not in sent
-    assert b"ragtrace.claim.offset_start" in sent
-
-
-async def test_a_claim_of_a_megabyte_is_cut_and_does_not_stop_the_records(tmp_path: Path) -> None:
-    with http_server(lambda _: HttpAnswer()) as store:
-        config = config_of(tmp_path, export=exports(tmp_path, f"logs:{store.url}"))
-        async with running_collector(config) as ours:
-            await post(ours, request_of(*rag_trace(0, answer="word" * 250_000)))
-            await until(lambda: results_in(records_at(store)))
-        assert max(len(body) for _, _, body in store.requests) < 100_000
-
-
-@pytest.mark.slow
-async def test_a_log_store_that_is_away_holds_up_no_carrier_and_gets_its_records_after_a_restart(
-    tmp_path: Path,
-) -> None:
-    (port,) = free_ports(1)
-    away = f"logs:http://127.0.0.1:{port}"
-    config = config_of(tmp_path, export=exports(tmp_path, away), drain_timeout="0s")
-    async with running_collector(config) as ours:
-        await post(ours, request_of(*rag_trace(0, answer=WRONG)))
-        await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        kept = await ours.pipeline.store.outbox_items(away, 10)
-    assert len(kept) == 1
-    with http_server(lambda _: HttpAnswer(), port=port) as store:
-        async with running_collector(config):
-            await until(lambda: records_at(store))
-        records = records_at(store)
-    assert {record.trace_id.hex() for record in records} == {trace_id_of(0)}
-
-
-async def test_what_a_log_store_refuses_is_set_aside_and_told_as_log_records(tmp_path: Path) -> None:
-    refusal = b'{"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": "too old"}}'
-    with http_server(lambda _: HttpAnswer(body=refusal)) as store:
-        address = f"logs:{store.url}"
-        async with running_collector(config_of(tmp_path, export=exports(tmp_path, address))) as ours:
-            await post(ours, request_of(*rag_trace(0, answer=WRONG)))
-            await until(lambda: ours.counters.snapshot().get("parcels_rejected"))
-            told_of = (await ours.pipeline.store.ledger()).outbox_items[address]
-        sink = open_carrier_sink(address)
-        with pytest.raises(SendRejected, match="rejected 2 log records: too old"):
-            await sink.send(request_of(*carriers_in(tmp_path / "out.jsonl")))
-        await sink.aclose()
-    assert told_of["rejected"] == 1
-
-
-@pytest.mark.parametrize("address", ["phoenix:http://host:6006", "langfuse:https://host"])
-def test_what_accepts_only_evaluations_gets_no_spans(tmp_path: Path, address: str) -> None:
-    with pytest.raises(ConfigError, match="accept evaluations only"):
-        config_of(tmp_path, export=[{"endpoint": address, "forward": True}])
+    assert {told(each, semconv.CARRIER_SPAN_ID) for each in records} == {carrier.span_id}
+    results = [each for each in records if each.event_name == semconv.EVALUATION_RESULT]
+    assert [(told(each, semconv.EVALUATION_LABEL), each.severity_text) for each in results] == [
+        ("fail", "WARN")
+    ]
+    (claim,) = [each for each in records if each not in results]
+    assert (claim.event_name in OURS, told(claim, semconv.CLAIM_ASSERTION)) == (True, WRONG * content)
+    assert (b"99 years" in b"".join(body for _, _, body in store.requests)) is content
 
 
 async def test_scores_go_to_langfuse_while_the_collector_runs(tmp_path: Path) -> None:
     with http_server(lambda _: HttpAnswer()) as langfuse:
-        config = config_of(tmp_path, export=exports(tmp_path, f"langfuse:{langfuse.url}"))
-        async with running_collector(config) as ours:
+        async with running_collector(exporting(tmp_path, f"langfuse:{langfuse.url}")) as ours:
             await post(ours, request_of(*rag_trace(0)))
             await until(lambda: langfuse.requests)
     assert {path for path, _, _ in langfuse.requests} == {"/api/public/scores"}
+
+
+async def test_all_records_go_on_as_they_came_and_messages_are_read_too(tmp_path: Path) -> None:
+    with http_server(lambda _: HttpAnswer()) as store:
+        config = exporting(tmp_path, f"logs:{store.url}", forward=True)
+        async with running_collector(config) as collector:
+            assert (await send_logs(collector, BODY)).content == b""
+            assert (await send_logs(collector, logs_of(LOGIN))).content == b""
+            await post(collector, request_of(*without_messages()))
+            assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
+            await until(lambda: any(each.event_name in OURS for each in records_at(store)))
+            counts = collector.counters.snapshot()
+    assert [each for each in records_at(store) if each.event_name not in OURS] == [*RECORDS, LOGIN]
+    assert (counts["log_records"], counts["log_records_other"], counts["log_records_forwarded"]) == (1, 0, 4)
+
+
+async def test_evaluations_that_come_back_do_not_go_round(tmp_path: Path) -> None:
+    request = ExportLogsServiceRequest.FromString(BODY)
+    own = request.resource_logs[0].scope_logs.add()
+    own.scope.name = semconv.SCOPE_EVALUATION
+    own.log_records.append(record(semconv.EVALUATION_RESULT))
+    with http_server(lambda _: HttpAnswer()) as store:
+        config = exporting(tmp_path, f"logs:{store.url}", forward=True)
+        async with running_collector(config) as collector:
+            response = await send_logs(collector, request.SerializeToString())
+            await until(lambda: store.requests)
+    partial = ExportLogsServiceResponse.FromString(response.content).partial_success
+    assert partial.rejected_log_records == 1
+    assert "evaluations by ragtrace" in partial.error_message
+    assert records_at(store) == RECORDS
+
+
+async def test_they_bear_the_tenant_of_the_token_and_no_other(tmp_path: Path) -> None:
+    claimed = record("", text("mine"), ragtrace__tenant="other")
+    tokens = {"tokens": [entry(TOKEN, "checkout", tenant="acme")]}
+    with http_server(lambda _: HttpAnswer()) as store:
+        config = exporting(tmp_path, f"logs:{store.url}", forward=True, receive=tokens)
+        async with running_collector(config) as collector:
+            await send_logs(collector, logs_of(claimed), headers=BEARER)
+            await until(lambda: store.requests)
+    (of_resource,) = ExportLogsServiceRequest.FromString(store.requests[0][2]).resource_logs
+    assert [(each.key, each.value.string_value) for each in of_resource.resource.attributes] == [
+        (semconv.TENANT, "acme")
+    ]
+    assert not records_at(store)[0].attributes

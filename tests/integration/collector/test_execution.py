@@ -1,23 +1,24 @@
-"""Judging in a collector: what becomes of answers when the judge refuses, is slow, or costs too much."""
+"""Judging in a collector: what becomes of answers if the judge refuses, is slow, or costs too much."""
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ragtrace import semconv
-from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout
+from ragtrace.errors import JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.check import check_config
+from tests.integration.cli import program
 from tests.integration.collector.broken_metric import BROKEN
-from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
+from tests.integration.collector.paid_judge import PAID, Paid, paid
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
-from tests.rag_spans import rag_trace
+from tests.integration.collector.test_operations import scrape, total
+from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow
@@ -66,19 +67,6 @@ async def queued(spans: Stepped, *numbers: int) -> None:
     await spans.collector.pipeline.sample_stage.step()
 
 
-async def test_a_collector_that_stops_waits_for_the_traces_it_is_deciding_about(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    async with stepped_collector(config(tmp_path, name)) as spans:
-        await spans.send(*rag_trace(0))
-        pipeline = spans.collector.pipeline
-        under_way = asyncio.create_task(pipeline.sample_stage.step(everything=True))
-        await asyncio.sleep(0)  # it has taken the trace
-        await pipeline.sample_stage.step(everything=True)
-        assert await pipeline.store.unfinished(now_ns=spans.clock.now_ns()) == 1
-        assert await under_way
-
-
 # --- the judge may refuse
 
 
@@ -110,36 +98,6 @@ async def test_the_reason_names_the_status_and_where_the_key_is_read_from(
     assert "sk-wrong" not in reason
 
 
-async def test_answers_end_with_the_refusal_when_it_outlasts_their_deadline(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    judge.failure = REFUSED
-    changes = {"deadline": "60s", "probe_delays": ["45s", "45s"]}
-    async with stepped_collector(config(tmp_path, name, evaluate=changes)) as spans:
-        await settled(spans, 0, 1)
-        await spans.pass_time(45)
-        await spans.pass_time(1)
-        assert await spans.outcomes() == {"failed:judge_refused": 2}
-        judge.failure = None
-        await settled(spans, 2)
-        await spans.pass_time(45)
-        assert await spans.outcomes() == {"failed:judge_refused": 2, "judged": 1}
-
-
-async def test_an_answer_that_alone_is_refused_holds_up_no_other(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    judge.refused_text = "Forbidden"
-    changes = {"retry_delays": ["10s", "10s"], "probe_delays": ["5s"]}
-    async with stepped_collector(config(tmp_path, name, evaluate=changes)) as spans:
-        await spans.send(*rag_trace(0, answer="Forbidden words."))
-        for number in range(1, 10):
-            await settled(spans, number)
-            assert (await spans.outcomes())["judged"] == number
-            spans.clock.time_ns += 5_000_000_000
-        assert await spans.outcomes() == {"judged": 9, "failed:judge_refused": 1}
-
-
 # --- the judge may be slow
 
 
@@ -159,27 +117,6 @@ async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(
     assert calls[-1] == 3
 
 
-async def test_an_attempt_that_takes_too_long_is_broken_off_and_made_again(tmp_path: Path, name: str) -> None:
-    evaluate = {"metrics": [BROKEN], "retry_delays": ["10s"]}
-    patience = config(tmp_path, name, judge={"timeout": "10ms"}, evaluate=evaluate)
-    async with stepped_collector(patience) as spans:
-        await spans.send(*rag_trace(0, answer="WAIT"))
-        await spans.pass_time(1)
-        assert await spans.outcomes() == {"postponed:evaluation_timeout": 1}
-        await spans.pass_time(10)
-        assert await spans.outcomes() == {"failed:evaluation_timeout": 1}
-
-
-async def test_what_nobody_came_to_before_its_deadline_expires(tmp_path: Path, name: str) -> None:
-    clock = StandingClock()
-    async with stepped_collector(config(tmp_path, name), clock=clock) as spans:
-        await queued(spans, 0)
-    clock.time_ns += int(13 * HOUR * 1e9)
-    async with stepped_collector(config(tmp_path, name), clock=clock) as spans:
-        await spans.work()
-        assert await spans.outcomes() == {"expired:deadline": 1}
-
-
 async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(
     tmp_path: Path, name: str, judge: Paid
 ) -> None:
@@ -194,17 +131,6 @@ async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(
 
 
 # --- a metric may be broken
-
-
-async def test_an_error_in_a_metric_ends_its_answer_and_no_other(tmp_path: Path, name: str) -> None:
-    async with stepped_collector(config(tmp_path, name, evaluate={"metrics": [BROKEN]})) as spans:
-        await spans.send(*rag_trace(0), *rag_trace(1, answer="BREAK"), *rag_trace(2))
-        await spans.pass_time(1)
-        assert await spans.outcomes() == {"judged": 2, "failed:ValueError": 1}
-        assert sorted(span.name for span in spans.carriers()) == [
-            "evaluation error",
-            *["evaluation pass"] * 2,
-        ]
 
 
 # --- the judge may cost too much
@@ -246,28 +172,6 @@ async def test_a_restart_does_not_open_the_purse(tmp_path: Path, name: str, judg
     assert judge.calls == CALLS_AN_ANSWER
 
 
-async def test_money_is_limited_and_told(tmp_path: Path, name: str, judge: Paid) -> None:
-    changes: dict[str, Any] = {
-        "judge": {"use": f"{PAID}{name}", "sentinel_rate": 0, "prices": prices(tmp_path, name)},
-        "budget": limited("usd", 1000.0),
-    }
-    async with stepped_collector(config(tmp_path, name, **changes)) as spans:
-        await settled(spans, *range(5))
-        status: Any = await spans.collector.vitals.status()
-        (carrier, *_) = spans.carriers()
-    (told,) = status["budget"]
-    cost = carrier.attributes[semconv.JUDGE_COST_USD]
-    assert isinstance(cost, float)
-    assert told["limit"] == "day_usd"
-    assert told["spent"] == pytest.approx(len(spans.carriers()) * cost * 1e9, rel=0.01)
-    assert told["spent"] <= told["most"] == 1_000_000_000_000
-
-
-def test_money_cannot_be_limited_where_prices_are_not_known(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no price for paid:{name}.*`judge.prices`"):
-        check_config(config(tmp_path, name, budget=limited("usd", 5.0)))
-
-
 async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
     tmp_path: Path, name: str
 ) -> None:
@@ -289,3 +193,68 @@ async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_
     probabilities = [span.attributes[semconv.SAMPLE_PROBABILITY] for span in spans.carriers()]
     assert probabilities[:3] == [1.0, 1.0, share]
     assert 0 < sampled_out < 6
+
+
+# --- which chosen answers got a score, by metric, in the last minutes
+
+
+async def coverage(spans: Stepped) -> dict[str, float]:
+    """Return the share by metric as the metrics tell it."""
+    readings = await spans.collector.vitals.readings()
+    told = readings["ragtrace.evaluation.coverage"]
+    return {each.attributes["gen_ai.evaluation.name"]: each.value for each in told}
+
+
+async def test_an_answer_of_which_a_metric_failed_is_judged_partly_wherever_it_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    evaluate = {"metrics": ["faithfulness", BROKEN]}
+    async with running_collector(
+        config_of(tmp_path, judge={"use": "lexical"}, evaluate=evaluate)
+    ) as collector:
+        await post(collector, request_of(*rag_trace(0), *rag_trace(1, answer="Refunds BREAK in 14 days.")))
+        await until(lambda: collector.counters.snapshot()["answers_judged"] == 2)
+        samples = await scrape(collector)
+    answers = {"state": "judged", "reason": "partly"}
+    assert total(samples, "ragtrace_answers", **answers) == 1
+    assert total(samples, "ragtrace_answers", state="judged") == 2 == total(samples, "ragtrace_answers_seen")
+    covered = {
+        name: total(samples, "ragtrace_evaluation_coverage", gen_ai_evaluation_name=name)
+        for name in ("faithfulness", "broken")
+    }
+    assert covered == {"faithfulness": 1, "broken": 0.5}
+    assert total(samples, "ragtrace_evaluation_chosen", gen_ai_evaluation_name="broken") == 2
+    assert "has no score of broken (ValueError" in caplog.text
+    assert "BREAK" not in caplog.text
+    store = ("--from", f"store:{tmp_path}/store.db")
+    why = program.run("why", trace_id_of(1), *store).output
+    assert "judged, partly" in why
+    assert "has no score of broken" in why
+    assert "1 judged answer partly" in program.run("ledger", *store).output
+    assert "judged:partly" in program.run("ledger", "--by", "reason", *store).output
+
+
+async def test_an_outage_is_seen_within_minutes_in_a_store_of_any_age(tmp_path: Path) -> None:
+    judge = paid("outage")
+    settings = config_of(
+        tmp_path,
+        judge={"use": f"{PAID}outage", "sentinel_rate": 0},
+        evaluate={"retry_delays": ["2m", "1h", "4h"], "metrics": ["faithfulness"]},
+    )
+    async with stepped_collector(settings) as spans:
+        await settled(spans, *range(40))
+        await spans.pass_time(60 * 60)
+        assert await coverage(spans) == {}
+        await settled(spans, 40, 41)
+        assert await coverage(spans) == {"faithfulness": 1}
+        judge.failure = JudgeUnavailable("no connection", usage=Usage())
+        await settled(spans, 42, 43)
+        assert await coverage(spans) == {"faithfulness": 0.5}
+        await spans.pass_time(11 * 60)
+        assert await coverage(spans) == {"faithfulness": 0}
+    async with stepped_collector(settings, clock=spans.clock) as again:
+        assert await coverage(again) == {"faithfulness": 0}, "a restart forgets that answers wait"
+        judge.failure = None
+        await again.pass_time(60 * 60)
+        assert await coverage(again) == {"faithfulness": 1}

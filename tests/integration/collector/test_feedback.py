@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture import RagCall
-from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     carriers_in,
@@ -23,161 +19,66 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
-from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = pytest.mark.slow
 
-DISLIKED = {
-    "ratio": 0.0,
-    "rules": [{"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}],
-}
-ANSWER_SPAN = rag_trace(0)[0].span_id
+REFERENCE = "Refunds take 14 days. Shipping is free above 50 euros."
 
 
-async def tell(collector: Collector, *feedback: Mapping[str, Any]) -> None:
-    """Be the process that takes people's feedback: it exports by OTLP, and knows nothing but the ids."""
+async def in_a_process_that_exports(collector: Collector, tell: Callable[[], object]) -> None:
+    """Be an application: it exports by OTLP, and knows nothing but the ids."""
 
     def application() -> None:
         assert ragtrace.instrument(endpoint=f"http://127.0.0.1:{collector.grpc_port}", protocol="grpc")
         try:
-            assert all(ragtrace.feedback(each["trace_id"], **_said(each)) for each in feedback)
+            tell()
         finally:
             assert ragtrace.uninstrument()
 
     await asyncio.to_thread(application)
 
 
-def _said(feedback: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in feedback.items() if key != "trace_id"}
-
-
-async def stored(collector: Collector, **outcomes: int) -> None:
-    """Wait until the store counts so many answers of each outcome."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not outcomes.items() <= (await collector.pipeline.store.ledger()).by_name().items():  # noqa: ASYNC110 -- a store's
-            await asyncio.sleep(0.02)
-
-
-async def carriers(folder: Path, number: int) -> list[Span]:
-    def enough() -> list[Span] | None:
-        found = list(carriers_in(folder / "out.jsonl"))
-        return found if len(found) >= number else None
-
-    return await until(enough)  # type: ignore[no-any-return]
-
-
 async def test_a_disliked_answer_is_judged_though_it_was_sampled_out_before(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path, sample=DISLIKED)) as collector:
+    disliked = {"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}
+    answer = rag_trace(0)[0].span_id
+
+    def tell() -> None:
+        assert ragtrace.feedback(trace_id_of(0), span_id=answer, thumbs="down")
+        assert ragtrace.feedback(trace_id_of(1), thumbs="down")
+        assert ragtrace.feedback(trace_id_of(2), thumbs="up")
+
+    config = config_of(tmp_path, sample={"ratio": 0.0, "rules": [disliked]})
+    async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0), *rag_trace(1), *rag_trace(2)))
-        await stored(collector, sampled_out=3)
-        await tell(
-            collector,
-            {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"},
-            {"trace_id": trace_id_of(1), "thumbs": "down"},
-            {"trace_id": trace_id_of(2), "thumbs": "up"},
-        )
-        found = await carriers(tmp_path, 2)
-        await stored(collector, sampled_out=1, judged=2)
-        counted = collector.counters.snapshot()
+        await until(lambda: collector.counters.snapshot()["answers_sampled_out"] == 3)
+        await in_a_process_that_exports(collector, tell)
+        await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) == 2)
+        ledger = (await collector.pipeline.store.ledger()).by_name()
+    found = carriers_in(tmp_path / "out.jsonl")
+    assert (ledger["judged"], ledger["sampled_out"]) == (2, 1)
     assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
     assert {span.attributes[semconv.SAMPLE_RULE] for span in found} == {"disliked"}
-    assert {span.parent_span_id for span in found} == {ANSWER_SPAN}
-    assert (counted["answers_sampled_out"], counted["answers_brought_back"]) == (3, 2)
+    assert {span.parent_span_id for span in found} == {answer}
 
 
-async def test_feedback_that_overtakes_its_trace_waits_for_it(tmp_path: Path) -> None:
-    sample, assemble = DISLIKED, {"deadline": "50ms"}
-    async with running_collector(config_of(tmp_path, sample=sample, assemble=assemble)) as collector:
-        await tell(collector, {"trace_id": trace_id_of(0), "thumbs": "down"})
-        await until(lambda: collector.counters.snapshot()["traces_without_rag"])
-        await post(collector, request_of(*rag_trace(0)))
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.trace_id == trace_id_of(0)
+async def test_a_reference_of_the_application_or_of_a_person_reaches_context_recall(tmp_path: Path) -> None:
+    """Of an application whose retriever finds one half of what the reference answer says."""
 
+    def ask(reference: str | None) -> ragtrace.capture.RagCall:
+        with ragtrace.rag(question="How long do refunds take?", reference=reference) as call:
+            with ragtrace.retrieval(query="How long do refunds take?") as retrieval:
+                retrieval.set_chunks([ragtrace.Chunk(id="faq-1", text="Refunds take 14 days.")])
+            call.answer = "Refunds take 14 days."
+        return call
 
-async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await carriers(tmp_path, 1)
-        settled = collector.counters.snapshot()["traces_settled"]
-        await tell(collector, {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"})
-        await until(lambda: collector.counters.snapshot()["traces_settled"] > settled)
-        assert (await collector.pipeline.store.ledger()).by_name()["judged"] == 1
-    assert len(carriers_in(tmp_path / "out.jsonl")) == 1
+    def tell() -> None:
+        ask(REFERENCE)
+        assert ragtrace.feedback(ask(None), thumbs="down", reference=REFERENCE)
 
-
-async def test_without_a_rule_about_feedback_the_spans_of_what_is_left_out_are_not_kept(
-    tmp_path: Path,
-) -> None:
-    sample = {"ratio": 0.0, "rules": [{"name": "vip", "service": "vip"}]}
-    async with running_collector(config_of(tmp_path, sample=sample)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await stored(collector, sampled_out=1)
-        assert (await collector.pipeline.store.spans(trace_id_of(0))).payloads == ()
-
-
-CONTEXT_RECALL = {"retry_delays": [], "metrics": ["context_recall"]}
-REFERENCE = "Refunds take 14 days. Shipping is free above 50 euros."
-
-
-def ask(reference: str | None = None, set_reference: str | None = None) -> RagCall:
-    """Be an application whose retriever finds one half of what the reference answer says."""
-    with ragtrace.rag(question="How long do refunds take?", reference=reference) as call:
-        if set_reference is not None:
-            call.set_reference(set_reference)
-        with ragtrace.retrieval(query="How long do refunds take?") as retrieval:
-            retrieval.set_chunks([ragtrace.Chunk(id="faq-1", text="Refunds take 14 days.")])
-        call.answer = "Refunds take 14 days."
-    return call
-
-
-def ask_and_note_the_reference_on_a_span_of_its_own() -> None:
-    call = ask()
-    assert call.span is not None
-    tracer = trace.get_tracer("reviewer")
-    with trace.use_span(call.span), tracer.start_as_current_span("review") as review:
-        review.set_attribute(semconv.REFERENCE_ANSWER, REFERENCE)
-
-
-def ask_and_be_corrected() -> None:
-    assert ragtrace.feedback(ask(), thumbs="down", reference=REFERENCE)
-
-
-@pytest.mark.parametrize(
-    "application",
-    [
-        lambda: ask(reference=REFERENCE),
-        lambda: ask(set_reference=REFERENCE),
-        ask_and_note_the_reference_on_a_span_of_its_own,
-        ask_and_be_corrected,
-    ],
-    ids=["given", "set", "later span", "feedback"],
-)
-async def test_a_reference_reaches_context_recall(tmp_path: Path, application: Callable[[], object]) -> None:
-    config = config_of(tmp_path, evaluate=CONTEXT_RECALL, judge={"use": "lexical"})
+    metrics = {"retry_delays": [], "metrics": ["context_recall"]}
+    config = config_of(tmp_path, evaluate=metrics, judge={"use": "lexical"})
     async with running_collector(config) as collector:
-
-        def run() -> None:
-            assert ragtrace.instrument(endpoint=f"http://127.0.0.1:{collector.grpc_port}", protocol="grpc")
-            application()
-            assert ragtrace.uninstrument()
-
-        await asyncio.to_thread(run)
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.attributes[f"{semconv.SCORE_PREFIX}context_recall"] == 0.5
-
-
-async def test_a_reference_that_comes_with_a_thumb_down_is_what_the_answer_is_compared_with(
-    tmp_path: Path,
-) -> None:
-    config = config_of(tmp_path, sample=DISLIKED, evaluate=CONTEXT_RECALL, judge={"use": "lexical"})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await stored(collector, sampled_out=1)
-        await tell(
-            collector,
-            {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down", "reference": REFERENCE},
-        )
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.attributes[f"{semconv.SCORE_PREFIX}context_recall"] == 0.5
+        await in_a_process_that_exports(collector, tell)
+        found = await until(lambda: len(all_of := carriers_in(tmp_path / "out.jsonl")) == 2 and all_of)
+    assert {span.attributes[f"{semconv.SCORE_PREFIX}context_recall"] for span in found} == {0.5}

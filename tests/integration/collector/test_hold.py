@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.records import HoldMode
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
-from tests.integration.collector.gated_judge import GATED, gate_of
+from tests.integration.collector.paid_judge import PAID, paid
 from tests.integration.collector.running import (
     config_of,
     post,
@@ -49,8 +48,9 @@ def holding(
 
 
 def gated(folder: Path) -> dict[str, str]:
-    """Return the judge section for a judge that answers when ``gate_of(str(folder))`` is set."""
-    return {"use": f"{GATED}{folder}"}
+    """Return the judge section for a judge that answers once ``paid(str(folder)).open`` is set."""
+    paid(str(folder)).open.clear()
+    return {"use": f"{PAID}{folder}"}
 
 
 async def arrived(downstream: OtlpReceiver, number: int) -> list[Span]:
@@ -84,18 +84,6 @@ async def test_the_answer_span_itself_carries_scores_and_claims(
     assert len(downstream.spans) == 3
 
 
-async def test_bytes_of_spans_that_get_no_scores_are_unchanged(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    body = request_of(*rag_trace(0)[1:])  # no root: the collector waits for it in vain
-    config = holding(tmp_path, downstream, {"hold_timeout": "100ms"})
-    async with running_collector(config) as collector:
-        await post(collector, body)
-        await arrived(downstream, 2)
-        assert counted(collector, "holds_timed_out") == 1
-    assert [request.SerializeToString() for request in downstream.requests] == [body]
-
-
 async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
     tmp_path: Path, downstream: OtlpReceiver
 ) -> None:
@@ -108,17 +96,6 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
         assert {span.trace_id for span in passed} == {trace_id_of(n) for n in range(20) if not kept[n]}
         assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == kept.count(True) > 0
     assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
-
-
-async def test_a_judge_that_must_be_asked_again_later_is_not_waited_for(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    (tmp_path / "away.json").write_text(json.dumps({"error": "judge_unavailable"}))
-    judge = {"use": f"scripted:{tmp_path / 'away.json'}"}
-    config = holding(tmp_path, downstream, judge=judge, evaluate={"retry_delays": ["1m"]})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        assert tuple(await arrived(downstream, 3)) == rag_trace(0)
 
 
 async def test_nothing_is_held_while_the_judge_refuses(tmp_path: Path, downstream: OtlpReceiver) -> None:
@@ -148,7 +125,7 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
         await until(lambda: collector.pipeline.holder.holding() is HoldMode.KNOWN)
         await post(collector, request_of(*rag_trace(2)))
         assert (await collector.pipeline.store.ledger()).held_traces == 0
-        gate_of(str(tmp_path)).set()
+        paid(str(tmp_path)).open.set()
         await until(lambda: collector.pipeline.holder.holding() is HoldMode.NEW)
 
 
@@ -158,25 +135,6 @@ async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: Otlp
     async with running_collector(config) as collector:
         await post(collector, request_of(*spans))
     assert sorted(map(_key, await arrived(downstream, 4))) == sorted(map(_key, spans))
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"attach": {"mode": "hold"}}, "forward: true"),
-        (
-            {"attach": {"mode": "hold", "hold_timeout": "5s"}, "assemble": {"quiet_period": "5s"}},
-            "hold_timeout",
-        ),
-    ],
-)
-def test_a_hold_that_cannot_work_is_refused(
-    tmp_path: Path, changes: Mapping[str, Any], complaint: str
-) -> None:
-    forward = "hold_timeout" in complaint
-    export = [{"endpoint": "http://localhost:4317", "forward": forward}]
-    with pytest.raises(ConfigError, match=complaint):
-        config_of(tmp_path, export=export, **changes)
 
 
 def _key(span: Span) -> tuple[str, str]:

@@ -39,6 +39,7 @@ def test_doctor_says_which_topics_lack_or_lose_messages(kafka: Kafka, tmp_path: 
     assert topics_of(tmp_path, kafka.broker) == expected, "to ask made none"
 
 
+@pytest.mark.night
 def test_doctor_says_that_no_broker_answers(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     [(name, (status, found))] = topics_of(tmp_path, f"127.0.0.1:{port}").items()

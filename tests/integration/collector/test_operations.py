@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-from starlette.routing import Route
 
-from ragtrace.traces.otlp import decode
-from ragtrace_collector.service.collector import Collector, open_collector
+from ragtrace import semconv
+from ragtrace.traces.trace import Scope
+from ragtrace_collector.service.collector import Collector
+from tests.integration.cli.program import run
 from tests.integration.collector.running import (
-    carriers_in,
     config_of,
     post,
     request_of,
     running_collector,
+    send_grpc,
     until,
 )
-from tests.patience import PATIENCE_S
-from tests.rag_spans import rag_trace, trace_id_of
-from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
+from tests.rag_spans import rag_trace
+from tests.reading.kinds import node, spans_of
+from tests.reading.test_unread import FLAT
+from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow
 
@@ -64,16 +66,10 @@ async def test_the_port_without_a_path_lists_all_pages_for_browsers_and_terminal
         page = await get(collector, "/", accept="text/html,application/xhtml+xml,*/*;q=0.8")
         links = re.findall(r'href="\.(/[^"]*)"', page.text)
         codes = {link: (await get(collector, link)).status_code for link in links}
-        missing = await get(collector, "/nothing")
-        routes = collector.operations._pages().routes
     assert plain.headers["content-type"].startswith("text/plain")
     assert page.headers["content-type"].startswith("text/html")
+    assert {*PAGES} - {"/"} <= {*links} < {line.split()[0] for line in plain.text.splitlines()}
     assert codes == dict.fromkeys(links, 200)
-    listed = [line.split()[0].replace("TRACE_ID", "{trace}") for line in plain.text.splitlines()]
-    assert {"/", *listed} == {route.path for route in routes if isinstance(route, Route)}
-    assert set(links) == {path for path in listed if "{" not in path}
-    assert all(f">{path}<" in page.text for path in links)
-    assert missing.status_code == 404
 
 
 async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_ready(tmp_path: Path) -> None:
@@ -93,29 +89,6 @@ async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_re
     )
 
 
-async def test_while_it_drains_its_pages_say_that_it_stops(tmp_path: Path) -> None:
-    stop, ready = asyncio.Event(), asyncio.Event()
-    export = [{"endpoint": "http://127.0.0.1:9"}]  # nobody listens there: there is something to wait for
-    config = config_of(tmp_path, export=export, drain_timeout="1h")
-    async with open_collector(config) as collector:
-        serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
-        await ready.wait()
-        await post(collector, request_of(*rag_trace(0)))
-        stop.set()
-        state = (await until_stopping(collector)).json()
-        assert (await get(collector, "/livez")).status_code == 200
-        serving.cancel()
-        await asyncio.wait({serving})
-    assert state == {"ready": False, "judging": True, "reasons": ["stopping"], "notes": []}
-
-
-async def until_stopping(collector: Collector) -> httpx.Response:
-    async with asyncio.timeout(PATIENCE_S):
-        while (answer := await get(collector, "/readyz")).status_code == 200:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        return answer
-
-
 async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Path) -> None:
     token = {
         "name": "prometheus",
@@ -132,79 +105,6 @@ async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Pa
 
 
 PAGES = ("/", "/livez", "/readyz", "/metrics", "/status")
-
-
-async def test_own_metrics_are_pushed_as_otlp_with_the_same_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "50")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    with http_server(lambda _: HttpAnswer()) as server:
-        telemetry = {"otlp_endpoint": server.url}
-        async with running_collector(config_of(tmp_path, telemetry=telemetry)) as collector:
-            await post(collector, request_of(*rag_trace(0)))
-            await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-            await until(lambda: pushed(server).get("ragtrace.answers.seen") == 1)
-    last = pushed(server)
-    assert last["ragtrace.collector.spans_received"] == 3
-    assert last["ragtrace.answers"] == last["ragtrace.answers.seen"] == 1
-
-
-def pushed(server: HttpServer) -> Mapping[str, float]:
-    """Return the sums of the values that the last push told, by the metric's name."""
-    bodies = [body for path, _, body in server.requests if path == "/v1/metrics"]
-    request = ExportMetricsServiceRequest.FromString(bodies[-1] if bodies else b"")
-    return {
-        metric.name: sum(
-            point.as_int or point.as_double for point in (*metric.gauge.data_points, *metric.sum.data_points)
-        )
-        for resource in request.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-    }
-
-
-async def test_own_work_is_traced_and_what_comes_back_of_it_is_dropped(tmp_path: Path) -> None:
-    with http_server(lambda _: HttpAnswer()) as server:
-        telemetry = {"otlp_endpoint": server.url}
-        async with running_collector(config_of(tmp_path, telemetry=telemetry)) as collector:
-            await post(collector, request_of(*rag_trace(0)))
-            await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        bodies = [body for path, _, body in server.requests if path == "/v1/traces"]
-        spans = [span for body in bodies for span in decode(body)]
-        (tmp_path / "other").mkdir()
-        async with running_collector(config_of(tmp_path / "other")) as collector:
-            for body in bodies:
-                await post(collector, body)
-            counted = collector.counters.snapshot()
-    assert {span.name for span in spans} == {"settle", "evaluate", "deliver"}
-    (evaluated,) = [span for span in spans if span.name == "evaluate"]
-    assert [(link.trace_id, link.span_id) for link in evaluated.links] == [
-        (trace_id_of(0), rag_trace(0)[0].span_id)
-    ]
-    assert evaluated.attributes["ragtrace.outcome"] == "judged"
-    assert counted["spans_own"] == len(spans) == counted["spans_received"]
-
-
-async def test_a_judge_that_refuses_is_noted_and_spans_are_taken_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JUDGE_KEY", "test")
-    with http_server(lambda _: HttpAnswer(status=401, body=b"{}")) as server:
-        judge = {"use": "openai:m", "base_url": f"{server.url}/v1", "api_key_env": "JUDGE_KEY"}
-        async with running_collector(config_of(tmp_path, judge=judge, drain_timeout="0s")) as collector:
-            await post(collector, request_of(*(span for number in range(9) for span in rag_trace(number))))
-            await until(lambda: collector.vitals.judge_stopped())
-            ready, samples = await get(collector, "/readyz"), await scrape(collector)
-            assert (await post(collector, request_of(*rag_trace(9)))).status_code == 200
-    assert ready.json() == {
-        "ready": True,
-        "judging": False,
-        "reasons": [],
-        "notes": ["nothing is judged, and answers wait on disk: failed:judge_refused"],
-    }
-    assert total(samples, "ragtrace_judge_stopped", why="failed") == 1
-    assert total(samples, "ragtrace_judge_stopped", why="over_budget") == 0
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["overloaded", "down"])
@@ -228,19 +128,69 @@ async def test_a_judge_that_is_away_is_told_until_it_answers_again(
     assert ended.fields["error"] == "judge_unavailable"  # type: ignore[attr-defined]
 
 
-async def test_a_store_that_cannot_be_read_is_said_on_every_page_and_ends_nothing(tmp_path: Path) -> None:
+# -- the laws of the numbers ------------------------------------------------------------------------------
+def traffic(number: int) -> bytes:
+    """A request with spans for every way that a span can go."""
+    first = number * 10
+    good = [span for each in range(first, first + 4) for span in rag_trace(each)]
+    too_many = [
+        replace(good[0], span_id=f"{span:016x}", trace_id=f"{9_000 + number:032x}") for span in range(1, 40)
+    ]
+    own = replace(good[0], scope=Scope(name=semconv.SCOPE_EVALUATION), span_id="00000000000000ee")
+    nobodys = replace(good[0], trace_id="0" * 32)
+    return request_of(*good, *too_many, own, nobodys)
+
+
+async def test_spans_and_answers_add_up_at_every_scrape_while_traffic_of_every_kind_comes_in(
+    tmp_path: Path,
+) -> None:
+    config = config_of(
+        tmp_path, sample={"ratio": 0.6}, assemble={"quiet_period": "20ms", "max_spans_per_trace": 30}
+    )
+    async with running_collector(config) as collector:
+        async with asyncio.TaskGroup() as group:
+            for number in range(12):
+                send = post if number % 2 else send_grpc
+                group.create_task(send(collector, traffic(number)))
+            scrapes = [group.create_task(scrape(collector)) for _ in range(10)]
+        await until(lambda: collector.counters.snapshot()["answers_judged"])
+        pages = [task.result() for task in scrapes] + [await scrape(collector) for _ in range(5)]
+    ways = ("kept", "rejected", "sampled_out", "own", "over_limit")
+    for page in pages:
+        gone = [total(page, f"ragtrace_collector_spans_{way}_total") for way in ways]
+        assert total(page, "ragtrace_collector_spans_received_total") == sum(gone)
+        assert total(page, "ragtrace_answers") == total(page, "ragtrace_answers_seen")
+    assert sum(gone) == 12 * (12 + 39 + 1 + 1)
+    assert all(gone)
+
+
+# -- traces that hold text and in which nothing is read ---------------------------------------------------
+MAPPING = {"question": "acme.user_question", "context": "acme.hits", "answer": "acme.reply"}
+
+
+async def test_unread_traces_are_counted_by_producer_and_told_with_a_mapping_that_reads_the_next_ones(
+    tmp_path: Path,
+) -> None:
+    machine = node("GET /", {"http.route": "/a b", "db.statement": "select a from b"})
     async with running_collector(config_of(tmp_path)) as collector:
-        with store_moved_away(tmp_path):
-            codes = {path: (await get(collector, path)).status_code for path in PAGES}
-        assert (await get(collector, "/readyz")).status_code == 200
-    assert codes == {"/": 200, "/livez": 200, "/readyz": 503, "/metrics": 503, "/status": 503}
-
-
-@contextmanager
-def store_moved_away(folder: Path) -> Iterator[None]:
-    files = [file for file in folder.glob("store.db*") if file.suffix != ".lock"]
-    for file in files:
-        file.rename(file.with_name(f"moved-{file.name}"))
-    yield
-    for file in files:
-        file.with_name(f"moved-{file.name}").rename(file)
+        for name, root in (("a", FLAT), ("b", FLAT), ("c", replace(FLAT, scope="shop")), ("d", machine)):
+            await post(collector, request_of(*spans_of(name, root)))
+        await until(lambda: collector.counters.snapshot()["traces_settled"] >= 4)
+        samples, status = await scrape(collector), (await get(collector, "/status")).json()
+        url = f"http://127.0.0.1:{collector.operations.port}"
+        told = json.loads((await asyncio.to_thread(run, "ledger", "--from", url, "--json")).stdout)["unread"]
+    assert total(samples, "ragtrace_traces_unread", producer="app") == 2
+    assert status["store"]["unread_traces"] == 3
+    assert [(each["producer"], each["traces"]) for each in told] == [("app", 2), ("shop", 1)]
+    assert told[0]["mapping"] == MAPPING
+    shown = " ".join(run("ledger", "--from", f"store:{tmp_path}/store.db").stdout.split())
+    assert "2 traces of app unread" in shown
+    assert "answer: [acme.reply]" in shown
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps({"store": f"{tmp_path}/store.db", "export": [{"endpoint": "a:1"}]}))
+    checks = (await asyncio.to_thread(run, "doctor", "--config", str(file), "--json")).stdout.splitlines()
+    found = {each["found"]: each["status"] for each in map(json.loads, checks) if each["name"] == "unread"}
+    assert found["nothing was read in 2 traces of app"] == "warn"
+    async with running_collector(config_of(tmp_path, extract={"mapping": told[0]["mapping"]})) as collector:
+        await post(collector, request_of(*spans_of("e", FLAT)))
+        await until(lambda: collector.counters.snapshot()["answers_judged"])

@@ -206,22 +206,3 @@ def test_the_order_of_spans_changes_nothing_that_is_said_in_the_end() -> None:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )
-
-
-async def test_a_call_whose_generation_was_judged_before_it_came_supersedes_that() -> None:
-    """The call is judged while its trace goes on: its root has not come."""
-    _, call, retrieval, generation, *_ = SPANS
-    world = World()
-    try:
-        await world.start()
-        await world.spans.send(retrieval, generation)
-        await world.spans.pass_time(DEADLINE_S)
-        await world.spans.send(call)
-        await world.spans.pass_time(QUIET_S)
-        of_generation, of_call = world.spans.carriers()
-        assert (of_generation.parent_span_id, of_call.parent_span_id) == (generation.span_id, call.span_id)
-        assert of_call.attributes[semconv.EVAL_SUPERSEDES] == of_generation.span_id
-        assert await world.spans.outcomes() == {"judged": 1}
-    finally:
-        await world.crash()
-        shutil.rmtree(world.folder)

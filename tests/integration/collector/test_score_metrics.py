@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +10,11 @@ import grpc
 import httpx
 import pytest
 
-from ragtrace import semconv
-from ragtrace.stats import Weighed, weighted_mean
+from ragtrace.stats import Weighed
 from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
-from tests.backends.jaeger_server import Jaeger
-from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
-from tests.backends.prometheus_server import Prometheus, running_prometheus
+from tests.backends.prometheus_server import running_prometheus
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
@@ -57,18 +50,6 @@ def send(collector: CollectorProcess, *, first: int = 0) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
         export(encode(spans), timeout=PATIENCE_S)
-
-
-@contextmanager
-def scraped(folder: Path, collector: CollectorProcess) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen everything judged."""
-    assert collector.pages_port
-    with running_prometheus(folder, scrapes={"ragtrace": collector.pages_port}) as prometheus:
-        eventually(
-            lambda: prometheus.value('sum(ragtrace_answers{state=~"judged|sampled_out"})') == NUMBER,
-            what="all answers",
-        )
-        yield prometheus
 
 
 def judged(collector: CollectorProcess) -> list[Weighed]:
@@ -109,102 +90,3 @@ def test_prometheus_answers_every_query_of_the_docs(tmp_path: Path) -> None:
         for title, query in queries().items():
             rows = eventually(lambda query=query: prometheus.series(query), what=title)  # type: ignore[misc]
             assert all(value == value for _, value in rows), title
-
-
-@pytest.mark.slow
-def test_mean_interval_and_pass_rate_are_those_of_the_library(tmp_path: Path) -> None:
-    with collector_process(tmp_path, config(tmp_path)) as collector:
-        send(collector)
-        with scraped(tmp_path, collector) as prometheus:
-            weighed = judged(collector)
-            expected = weighted_mean(weighed)
-            assert expected is not None
-            total = "sum(ragtrace_evaluation_score_weighted_count)"
-            mean = prometheus.value(f"sum(ragtrace_evaluation_score_weighted_sum) / {total}")
-            passing = prometheus.value(
-                'sum(ragtrace_evaluation_score_weighted_count{gen_ai_evaluation_score_label="pass"}) / '
-                + total
-            )
-            sums = {
-                name: prometheus.value(f"sum(ragtrace_evaluation_{name}_total)")
-                for name in ("score_weighted_squared", "score_weighted_product", "weight_squared")
-            }
-            weight = prometheus.value(total)
-            coverage = prometheus.value("min(ragtrace_evaluation_coverage)")
-    assert mean == pytest.approx(expected.mean)
-    of_passing = weighted_mean(item._replace(value=float(item.value > 0.5)) for item in weighed)
-    assert passing == pytest.approx(of_passing.mean)  # type: ignore[union-attr]
-    squares, product, weights = (sums[name] for name in sums)
-    assert None not in (squares, product, weights, weight, mean)
-    variance = (squares - 2 * mean * product + mean**2 * weights) / weight**2  # type: ignore[operator]
-    exact = sum(((item.value - expected.mean) / (item.probability or 1)) ** 2 for item in weighed)
-    assert sqrt(variance) == pytest.approx(sqrt(exact) / (weight or 1), rel=1e-6)
-    assert coverage == 1, "what sampling left out counts"
-
-
-@pytest.mark.slow
-def test_every_exemplar_leads_to_a_carrier_in_its_trace(tmp_path: Path, jaeger: Jaeger) -> None:
-    to_jaeger = [{"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True}]
-    with collector_process(tmp_path, config(tmp_path, export=to_jaeger)) as collector:
-        send(collector, first=7_000)
-        with scraped(tmp_path, collector) as prometheus:
-            exemplars = eventually(
-                lambda: prometheus.exemplars("ragtrace_evaluation_score_bucket"), what="exemplars"
-            )
-        for exemplar in exemplars:
-            trace = jaeger.wait_for_trace(exemplar["labels"]["trace_id"], spans=4)
-            spans = {span["spanID"]: span for span in trace["spans"]}
-            carrier = spans[exemplar["labels"]["span_id"]]
-            tags = {tag["key"]: tag["value"] for tag in carrier["tags"]}
-            assert carrier["operationName"].startswith(semconv.CARRIER_NAME_PREFIX)
-            assert tags["ragtrace.score.faithfulness"] == float(exemplar["value"])
-
-
-PIPELINE = """
-receivers: {{otlp: {{protocols: {{grpc: {{endpoint: "127.0.0.1:{grpc}"}}}}}}}}
-exporters: {{prometheus: {{endpoint: "127.0.0.1:{page}", enable_open_metrics: true}}}}
-service:
-  telemetry: {{metrics: {{level: none}}}}
-  pipelines: {{metrics: {{receivers: [otlp], exporters: [prometheus]}}}}
-"""
-
-
-def test_an_opentelemetry_collector_gets_the_same_numbers(
-    otelcol: OtelCol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
-    port, page = free_ports(2)
-    file = tmp_path / "metrics.yaml"
-    file.write_text(PIPELINE.format(grpc=port, page=page))
-    telemetry = {"listen": "127.0.0.1:0", "otlp_endpoint": f"grpc://127.0.0.1:{port}"}
-    count = r"ragtrace_evaluation_score_weighted_count\{.*?\} ([\d.]+)"
-
-    def counted(url: str) -> list[int]:
-        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-        text = httpx.get(f"{url}/metrics", headers=accept, timeout=PATIENCE_S).text
-        return sorted(int(float(number)) for number in re.findall(count, text))
-
-    with (
-        otelcol.run(file, env={}, listens_on=[port, page]),
-        collector_process(tmp_path, config(tmp_path, telemetry=telemetry)) as collector,
-    ):
-        send(collector)
-        own = f"http://127.0.0.1:{collector.pages_port}"
-        eventually(lambda: sum(counted(own)) >= NUMBER / 2, what="answers")
-        eventually(
-            lambda: counted(own) == counted(f"http://127.0.0.1:{page}"), what="the same numbers at both"
-        )
-
-
-@pytest.mark.slow
-def test_promtool_finds_nothing_wrong_with_the_page(tmp_path: Path) -> None:
-    with collector_process(tmp_path, config(tmp_path)) as collector:
-        send(collector)
-        url = f"http://127.0.0.1:{collector.pages_port}/metrics"
-        eventually(lambda: "ragtrace_evaluation_score_bucket" in httpx.get(url).text, what="scores")
-        text = httpx.get(url).text
-    own = re.sub(r"(?ms)^# HELP process_.*?(?=^# HELP ragtrace)", "", text)
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=own, capture_output=True, text=True, check=False
-    )
-    assert not [line for line in checked.stderr.splitlines() if "ragtrace_evaluation" in line]

@@ -13,16 +13,13 @@ import httpx
 import pytest
 
 from ragtrace.backends import open_sink
-from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable, SendRetryable
+from ragtrace.errors import ConfigError, SendRetryable
 from ragtrace.http import ClientTls
-from ragtrace.judge import open_judge
-from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.certificates import Authority, Files
-from tests.integration.collector.running import config_of, request_of, running_collector
+from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
@@ -57,10 +54,7 @@ async def test_both_receivers_speak_tls_to_who_believes_their_authority(tmp_path
         async with sinks_of(collector, ClientTls(ca=authority.ca)) as sinks:
             for sink in sinks:
                 await sink.send(GOOD)
-        async with sinks_of(collector, None) as strangers:
-            for sink in strangers:
-                with pytest.raises(SendRetryable):
-                    await sink.send(GOOD)
+        await shut_out(collector, None)
         assert collector.counters.snapshot()["requests"] == 2
 
 
@@ -72,8 +66,15 @@ async def test_a_receiver_with_tls_takes_nothing_in_the_clear(tmp_path: Path) ->
             await plain.send(GOOD)
         await plain.aclose()
         with pytest.raises(httpx.TransportError):
-            async with httpx.AsyncClient() as client:
-                await client.post(f"http://127.0.0.1:{collector.http_port}/v1/traces", content=GOOD)
+            await post(collector, GOOD)
+
+
+async def shut_out(collector: Collector, tls: ClientTls | None) -> None:
+    """See that who has this gets nothing in, over neither protocol."""
+    async with sinks_of(collector, tls) as strangers:
+        for sink in strangers:
+            with pytest.raises(SendRetryable):
+                await sink.send(GOOD)
 
 
 async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(tmp_path: Path) -> None:
@@ -84,14 +85,8 @@ async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(tmp_
         async with sinks_of(collector, ClientTls(ca=authority.ca, cert=known.cert, key=known.key)) as sinks:
             for sink in sinks:
                 await sink.send(GOOD)
-        for tls in (
-            ClientTls(ca=authority.ca),
-            ClientTls(ca=authority.ca, cert=unknown.cert, key=unknown.key),
-        ):
-            async with sinks_of(collector, tls) as strangers:
-                for sink in strangers:
-                    with pytest.raises(SendRetryable):
-                        await sink.send(GOOD)
+        await shut_out(collector, ClientTls(ca=authority.ca))
+        await shut_out(collector, ClientTls(ca=authority.ca, cert=unknown.cert, key=unknown.key))
         assert collector.counters.snapshot()["requests"] == 2
 
 
@@ -119,39 +114,6 @@ async def test_a_certificate_is_renewed_while_the_collector_runs(tmp_path: Path)
             await sinks[1].send(GOOD)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_the_oldest_tls_that_is_spoken_is_1_2(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    authority = Authority(tmp_path)
-    async with running_collector(secured(tmp_path, authority.issue("server"))) as collector:
-        context = ssl.create_default_context(cafile=authority.ca)
-        context.minimum_version = context.maximum_version = version
-        async with httpx.AsyncClient(verify=context) as client:
-            answer = await client.get(f"https://127.0.0.1:{collector.http_port}/healthz")
-        assert answer.status_code == 200
-        assert collector.auth.certificate is not None
-        assert collector.auth.certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-
-@pytest.mark.parametrize("wrong", ["cert", "key", "client_ca"])
-def test_a_file_that_is_no_certificate_is_named(tmp_path: Path, wrong: str) -> None:
-    server = Authority(tmp_path).issue("server")
-    bad = tmp_path / "bad.pem"
-    bad.write_text("no certificate")
-    config = secured(tmp_path, server, **{wrong: str(bad)})
-    with pytest.raises(ConfigError, match=r"receive\.tls") as caught:
-        check_config(config)
-    assert "bad.pem" in str(caught.value) or wrong == "client_ca"
-
-
-@pytest.mark.parametrize("tls", [{"ca": "nowhere.crt"}, {"ca": "ca.crt", "cert": "ca.crt", "key": "ca.crt"}])
-def test_a_file_for_a_back_end_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
-    Authority(tmp_path)
-    paths = {name: str(tmp_path / path) for name, path in tls.items()}
-    config = config_of(tmp_path, export=[{"endpoint": "grpcs://127.0.0.1:1", "tls": paths}])
-    with pytest.raises(ConfigError, match=r"\.crt.* cannot be used"):
-        check_config(config)
-
-
 TLS = {"cert": "server.crt", "key": "server.key"}
 TOKENS = [{"name": "a", "sha256": "0" * 64}]
 
@@ -166,59 +128,21 @@ TOKENS = [{"name": "a", "sha256": "0" * 64}]
         ({"tls": {**TLS, "client_ca": "ca.crt"}}, None),
     ],
 )
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "otel.example:4317"])
 def test_an_address_that_other_machines_reach_is_not_open_by_accident(
-    tmp_path: Path, receive: dict[str, Any], missing: str | None, address: str,
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    Authority(tmp_path).issue("server")
-    monkeypatch.chdir(tmp_path)
-    settings = {**receive, "grpc": address, "http": None}
-    if missing is None:
-        open_auth(config_of(tmp_path, receive=settings), StillClock())
-        assert not caplog.records
-        return
-    with pytest.raises(ConfigError, match=f"without {missing}: set"):
-        open_auth(config_of(tmp_path, receive=settings), StillClock())
-    open_auth(config_of(tmp_path, receive={**settings, "insecure": True}), StillClock())
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert address in caplog.text
-
-
-def test_loopback_needs_neither(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for address in ("127.0.0.1:0", "127.8.9.1:0", "localhost:0", "[::1]:0"):
-        open_auth(config_of(tmp_path, receive={"grpc": address}), StillClock())
-    assert not caplog.records
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-async def test_a_judge_with_an_authority_of_its_own_is_believed_where_it_is_named(
-    tmp_path: Path, is_told: bool
+    tmp_path: Path, receive: dict[str, Any], missing: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    authority = Authority(tmp_path)
-    server = authority.issue("judge")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(server.cert, server.key)
-    greeted = asyncio.Event()
-
-    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeted.set()
-        writer.close()
-
-    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as listening:
-        judge = open_judge(
-            "openai:m",
-            base_url=f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1",
-            environ={"OPENAI_API_KEY": "k"},
-            max_retries=0,
-            tls=ClientTls(ca=authority.ca) if is_told else None,
-        )
-        with pytest.raises(JudgeUnavailable if is_told else JudgeRefused):
-            await judge.ask(_QUESTION)
-        await judge.aclose()
-    assert greeted.is_set() is is_told
-
-
-_QUESTION = JudgeRequest(
-    step="s", system="s", user="u", reply_type=FreeText, inputs=FreeText(text="u"), max_output_tokens=1
-)
+    Authority(tmp_path).issue("server")
+    for address in ("127.0.0.1:0", "127.8.9.1:0", "localhost:0", "[::1]:0"):
+        open_auth(config_of(tmp_path, receive={**receive, "grpc": address}), StillClock())
+    for address in ("0.0.0.0:0", "[::]:0", "otel.example:4317"):
+        settings = {**receive, "grpc": address, "http": None}
+        if missing is None:
+            open_auth(config_of(tmp_path, receive=settings), StillClock())
+            continue
+        with pytest.raises(ConfigError, match=f"without {missing}: set"):
+            open_auth(config_of(tmp_path, receive=settings), StillClock())
+        assert not caplog.records
+        open_auth(config_of(tmp_path, receive={**settings, "insecure": True}), StillClock())
+        assert address in caplog.text
+        caplog.clear()
+    assert not caplog.records

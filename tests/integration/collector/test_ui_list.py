@@ -9,17 +9,12 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import pytest
-from starlette.testclient import TestClient
 
-from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ReadUnavailable
-from ragtrace.model import VerdictCounts
-from ragtrace_collector.ui.answers import TextSearch
-from ragtrace_collector.ui.site import FIELDS, Site, read_query
-from tests.integration.collector.ui_pages import NOW_NS, HandClock, Pages, Texts, csrf_of, with_tenant
+from tests.integration.collector.ui_pages import Pages, Texts, csrf_of
 from tests.unit.answers.rows import a_metric, a_row, hex_id
 
 HOSTILE = '"><script>alert(1)</script>\u202e=cmd()'
@@ -30,12 +25,6 @@ def spans_in(text: str) -> list[int]:
     return [int(found, 16) for found in re.findall(r'href="/answers/[0-9a-f]{32}/([0-9a-f]{16})', text)]
 
 
-def shown(client: TestClient, **query: str) -> list[int]:
-    answer = client.get(f"/answers?{urlencode(query)}")
-    assert answer.status_code == 200, answer.text
-    return spans_in(answer.text)
-
-
 ROWS = (
     a_row(1, 0.9, minute=1, service="checkout", session="s1", feedback="up", cost_usd=0.5),
     a_row(2, 0.2, minute=2, model="claude", blame="ignored_context", feedback="down"),
@@ -44,15 +33,14 @@ ROWS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("query", "numbers"),
-    [
+def test_the_url_says_which_answers() -> None:
+    client = Pages(rows=ROWS).client()
+    queries: list[tuple[dict[str, str], list[int]]] = [
         ({}, [4, 3, 2, 1]),
         ({"sort": "oldest"}, [1, 2, 3, 4]),
         ({"sort": "worst"}, [2, 3, 1]),
         ({"sort": "best", "metric": "answer_relevance"}, [3]),
-        ({"label": "fail"}, [3, 2]),
-        ({"label": "skipped"}, [4]),
+        ({"label": " fail ", "service": ""}, [3, 2]),
         ({"min": "0.3", "max": "0.5"}, [3]),
         ({"verdict": "contradicted"}, [3, 2]),
         ({"blame": "ignored_context"}, [2]),
@@ -61,31 +49,23 @@ ROWS = (
         ({"prompt_version": "8"}, [3]),
         ({"session": "s1"}, [1]),
         ({"feedback": "any"}, [2, 1]),
-        ({"feedback": "down"}, [2]),
         ({"trace": hex_id(3, 32)}, [3]),
         ({"since": "2026-11-21T12:03:00"}, [4, 3]),
         ({"until": "2026-11-21T12:02Z"}, [1]),
         ({"service": "no-such"}, []),
-        ({"label": " fail ", "service": ""}, [3, 2]),
-    ],
-    ids=str,
-)
-def test_the_url_says_which_answers(query: dict[str, str], numbers: list[int]) -> None:
-    assert shown(Pages(rows=ROWS).client(), **query) == numbers
+    ]
+    for query, numbers in queries:
+        answer = client.get(f"/answers?{urlencode(query)}")
+        assert (answer.status_code, spans_in(answer.text)) == (200, numbers), query
 
 
 @pytest.mark.parametrize(
     ("field", "typed", "said"),
     [
-        ("min", "good", "from 0 to 1"),
-        ("max", "1.5", "from 0 to 1"),
         ("min", "nan", "from 0 to 1"),
+        ("max", "1.5", "from 0 to 1"),
         ("label", "great", "Choose one of"),
-        ("verdict", "x", "Choose one of"),
-        ("feedback", "meh", "Choose one of"),
-        ("sort", "random", "Choose one of"),
         ("since", "yesterday", "24h"),
-        ("until", "9999999999d", "24h"),
         ("trace", "xyz", "hex digits"),
         ("service", "a" * 501, "at most 500"),
     ],
@@ -104,25 +84,6 @@ def test_a_filter_that_makes_no_sense_is_told_beside_its_field(field: str, typed
     assert 'value="claude" selected' in answer.text
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [({"since": "1h", "until": "2h"}, "until"), ({"min": "0.8", "max": "0.2"}, "max")],
-)
-def test_a_filter_that_contradicts_itself_is_told(query: dict[str, str], field: str) -> None:
-    answer = Pages(rows=ROWS).client().get(f"/answers?{urlencode(query)}")
-    assert answer.status_code == 400
-    assert f'id="p-{field}"' in answer.text
-
-
-def test_a_filter_is_the_same_after_it_was_written_into_a_url() -> None:
-    typed = {"since": "24h", "min": "0.25", "service": "a b&c=d", "text": "ünï 🛒", "trace": "AB"}
-    query = read_query(typed, now_ns=NOW_NS)
-    assert not query.problems
-    assert set(typed) <= set(FIELDS)
-    again = read_query(dict(parse_qsl(query.url())), now_ns=NOW_NS)
-    assert again == query
-
-
 def test_pages_follow_each_other_without_gap_or_repetition() -> None:
     client = Pages(rows=[a_row(number, minute=number) for number in range(1, 121)]).client()
     seen, url, pages = [], "/answers?sort=oldest&service=support-bot", 0
@@ -135,13 +96,6 @@ def test_pages_follow_each_other_without_gap_or_repetition() -> None:
     assert seen == list(range(1, 121))
     assert pages == 3
     assert "end of the list" in text
-
-
-@pytest.mark.parametrize("cursor", ["x", "AAAA", "🛒"])
-def test_a_cursor_of_nowhere_is_told(cursor: str) -> None:
-    answer = Pages(rows=ROWS).client().get(f"/answers?{urlencode({'after': cursor})}")
-    assert answer.status_code == 400
-    assert "All answers" in answer.text
 
 
 def test_recorded_text_stays_text() -> None:
@@ -161,18 +115,6 @@ class _Cells(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
-
-
-def test_an_index_without_answers_says_how_answers_come() -> None:
-    text = Pages().client().get("/answers").text
-    assert "No answer was judged yet" in text
-    assert "ragtrace why" in text
-
-
-def test_a_filter_that_fits_nothing_leads_on() -> None:
-    text = Pages(rows=ROWS).client().get("/answers?service=none").text
-    assert "No answers match" in text
-    assert "Show all answers" in text
 
 
 # Words of question or answer
@@ -195,18 +137,6 @@ def test_a_search_opens_a_bounded_number_and_offers_to_go_on() -> None:
     second = client.get(f"/answers{html.unescape(following[1])}")
     assert spans_in(second.text) == [5]
     assert 'value="days"' in second.text
-
-
-async def test_a_search_stops_after_its_time() -> None:
-    pages = Pages(rows=[a_row(n) for n in range(1, 100)], source=Texts(texts(99, set())))
-    pages.client()
-    site = Site(index=pages.index, source=pages.source, reviews=None, clock=HandClock())
-    found = await TextSearch(site, site.source.open, most_s=-1).page(
-        AnswerFilter(text="days"), sort=read_query({}, now_ns=0).sort, after=None, limit=50
-    )
-    assert found.is_cut
-    assert found.next
-    assert pages.source.opened == 20
 
 
 def test_a_search_says_what_it_could_not_open() -> None:
@@ -257,22 +187,11 @@ def test_answers_on_which_evaluations_disagree_are_marked_in_list_and_exports() 
     }
 
 
-@pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=x", "\r=x"])
-def test_no_cell_of_an_export_is_a_formula(text: str) -> None:
-    client = Pages(rows=[a_row(1, service=text, model=text, session=text, prompt_version=text)]).client()
-    (row,) = table_of(client.get("/answers.csv").content)
-    for cell in (row["service"], row["model"], row["session"], row["prompt_version"]):
-        assert cell.startswith("'")
-
-
-def test_an_export_keeps_answers_whose_words_nobody_could_read() -> None:
-    pages = Pages(rows=[a_row(1), a_row(2, minute=1)], source=Texts({hex_id(1): "days"}))
-    rows = [json.loads(row) for row in pages.client().get("/answers.jsonl?text=days").text.splitlines()]
-    assert [(row["span_id"], row["search"]) for row in rows] == [(hex_id(2), "gone"), (hex_id(1), "found")]
-    pages.source.failure = ReadUnavailable("jaeger:http://x did not answer within 5 s")
-    table = [*table_of(pages.client().get("/answers.csv?text=days").content)]
-    assert [row["search"] for row in table] == ["unreadable", "unreadable"]
-    assert "search" not in (table_of(pages.client().get("/answers.csv").content).fieldnames or ())
+def test_no_cell_of_an_export_is_a_formula() -> None:
+    for text in ("=cmd()", "+1", "-1", "@x", "\t=x", "\r=x"):
+        client = Pages(rows=[a_row(1, service=text, model=text, session=text, prompt_version=text)]).client()
+        (row,) = table_of(client.get("/answers.csv").content)
+        assert all(row[name].startswith("'") for name in ("service", "model", "session", "prompt_version"))
 
 
 def test_a_filtered_list_becomes_records_with_texts() -> None:
@@ -292,29 +211,6 @@ def test_a_filtered_list_becomes_records_with_texts() -> None:
     assert client.get("/answers.records?text=40&label=fail").text == ""
 
 
-def test_records_whose_texts_are_gone_or_too_many_are_told_on_a_page() -> None:
-    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 1_002)])
-    client = pages.client()
-    many = client.get("/answers.records")
-    assert (many.status_code, "narrow it, or use `ragtrace export-records`" in many.text) == (400, True)
-    gone = client.get(f"/answers.records?trace={hex_id(7, 32)}")
-    assert (gone.status_code, "memory:test has no trace" in gone.text) == (410, True)
-
-
-def test_an_export_of_a_senseless_filter_leads_to_the_list() -> None:
-    client = Pages(rows=ROWS).client()
-    answer = client.get("/answers.csv?min=x")
-    assert (answer.status_code, answer.url.path) == (400, "/answers")
-    assert client.get("/answers.xlsx").status_code == 404
-
-
-def test_an_export_of_an_unreadable_index_is_told() -> None:
-    pages = Pages(rows=ROWS)
-    client = pages.client()
-    pages.index._db.execute("DROP TABLE answer_score")
-    assert client.get("/answers.csv").status_code == 503
-
-
 # Saved views
 
 
@@ -330,47 +226,17 @@ def test_a_view_is_saved_shown_replaced_and_deleted() -> None:
     assert "Bad" not in client.get("/answers").text
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"name": "", "query": "label=fail"}, 400),
-        ({"name": "x" * 81, "query": "label=fail"}, 400),
-        ({"name": "x", "query": "min=senseless"}, 400),
-        ({"name": "x", "query": "&".join(f"a{n}=1" for n in range(200))}, 400),
-        ({"name": "x" * 300_000, "query": ""}, 413),
-    ],
-    ids=["no name", "long name", "senseless", "many fields", "large"],
-)
-def test_a_view_that_cannot_be_saved_is_told(fields: dict[str, str], code: int) -> None:
+def test_a_view_that_cannot_be_saved_is_told() -> None:
     pages = Pages(rows=ROWS)
     client = pages.client()
-    assert client.post("/views", data={**fields, "csrf": csrf_of(client)}).status_code == code
+    csrf = csrf_of(client)
+    for name, query, code in (
+        ("", "label=fail", 400),
+        ("x" * 81, "label=fail", 400),
+        ("x", "min=senseless", 400),
+        ("x", "&".join(f"a{n}=1" for n in range(200)), 400),
+        ("x" * 300_000, "", 413),
+    ):
+        data = {"name": name, "query": query, "csrf": csrf}
+        assert client.post("/views", data=data).status_code == code, name[:9]
     assert not pages.saved_views
-
-
-def test_a_view_that_cannot_be_kept_is_told() -> None:
-    pages = Pages(rows=ROWS)
-    client = pages.client()
-    assert pages.views
-    pages.views._db.execute("PRAGMA query_only = 1")
-    answer = client.post("/views", data={"csrf": csrf_of(client), "name": "x", "query": "label=fail"})
-    assert answer.status_code == 507
-    assert "could not be kept" in answer.text
-
-
-def test_without_a_place_for_views_none_is_offered() -> None:
-    pages = Pages(rows=ROWS, views=None)
-    client = pages.client()
-    assert "Save this filter" not in client.get("/answers?label=fail").text
-    assert client.post("/views", data={"name": "x", "query": ""}).status_code == 404
-
-
-def test_a_row_tells_what_was_found() -> None:
-    row = a_row(
-        1, 0.25, claims=VerdictCounts(supported=2, contradicted=1, unsupported=1, unjudged=1), cost_usd=0.0031
-    )
-    parser = _Cells()
-    parser.feed(Pages(rows=[with_tenant(row, "shop")]).client().get("/answers").text)
-    text = " ".join(" ".join(parser.texts).split())
-    for fact in ("0.25", "2 wrong of 5", "1 open", "support-bot", "shop", "gpt-4o-mini", "$0.0031"):
-        assert fact in text

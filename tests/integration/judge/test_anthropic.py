@@ -10,17 +10,15 @@ import pytest
 from ragtrace.errors import (
     ConfigError,
     JudgeCutOff,
-    JudgeDeclined,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
-    JudgeUnable,
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Usage
-from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
+from ragtrace.ports import JudgeReply, JudgeRequest, SamplingParameters
 
 SECRET = "sk-ant-very-secret"
 QUESTION = "TOPSECRET-QUESTION"
@@ -101,13 +99,6 @@ async def test_a_form_is_asked_for_as_the_input_of_a_tool(endpoint: Any) -> None
     assert headers["anthropic-version"]
 
 
-async def test_the_static_prefix_is_marked_for_the_providers_cache(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, message(called(GOOD)))
-    await ask(endpoint)
-    [block] = endpoint.requests[0]["system"]
-    assert block == {"type": "text", "text": "Extract.", "cache_control": {"type": "ephemeral"}}
-
-
 async def test_usage_adds_what_the_provider_counts_apart(endpoint: Any) -> None:
     endpoint.answers = lambda body: (200, message(called(GOOD)))
     spent = (await ask(endpoint)).usage
@@ -142,57 +133,17 @@ async def test_what_the_endpoint_refuses_is_left_out_once_and_for_all(
     assert len(endpoint.requests) == first + 1
 
 
-async def test_an_endpoint_that_ignores_the_tool_gets_the_schema_in_words(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (
-        200,
-        message(written("It rains!" if "tools" in body else json.dumps(GOOD)), stop="end_turn"),
-    )
-    reply = await ask(endpoint)
-    assert reply.value.claims[0].text == "It rains."
-    assert "Its JSON schema" in endpoint.requests[1]["system"][0]["text"]
-
-
-async def test_free_text_comes_as_it_is(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, message(written("Yes "), written("and no"), stop="max_tokens"))
-    reply = await ask(endpoint, request(FreeText, SamplingParameters(temperature=0.3, top_p=0.1)))
-    [body] = endpoint.requests
-    assert reply.value == FreeText(text="Yes and no", cut_off=True)
-    assert ("tools" in body, body["temperature"], body["top_p"]) == (False, 0.3, 0.1)
-
-
-async def test_it_has_no_probabilities(endpoint: Any) -> None:
-    with pytest.raises(JudgeUnable, match="no log-probabilities"):
-        await ask(endpoint, request(YesProbability))
-    assert endpoint.requests == []
-
-
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ((200, message(called(GOOD), stop="max_tokens")), JudgeCutOff),
-        ((200, message(stop="refusal")), JudgeDeclined),
         ((200, message(called({"claims": 3}))), JudgeNonsense),
-        ((200, {}), JudgeNonsense),
-        ((200, {**message(), "content": [3]}), JudgeNonsense),
         ((200, b"<html>"), JudgeNonsense),
-        ((200, b"null"), JudgeNonsense),
-        (rejection("no", status=401, kind="authentication_error"), JudgeRefused),
-        (rejection("no", status=402, kind="billing_error"), JudgeRefused),
-        (rejection("no", status=403, kind="permission_error"), JudgeRefused),
-        (rejection("no", status=404, kind="not_found_error"), JudgeRefused),
         (rejection("Your credit balance is too low to access the API"), JudgeRefused),
         (rejection("prompt is too long: 210000 tokens > 200000 maximum"), JudgeNonsense),
-        (rejection("no", status=413, kind="request_too_large"), JudgeNonsense),
         (rejection("no", status=429, kind="rate_limit_error"), JudgeUnavailable),
-        (rejection("no", status=500, kind="api_error"), JudgeUnavailable),
         (rejection("no", status=529, kind="overloaded_error"), JudgeUnavailable),
-        ((503, b"down"), JudgeUnavailable),
-        ((200, rejection("no", kind="overloaded_error")[1]), JudgeUnavailable),
-        ((200, rejection("no", kind="rate_limit_error")[1]), JudgeUnavailable),
-        ((200, rejection("no", kind="authentication_error")[1]), JudgeRefused),
-        ((200, rejection("no", kind="billing_error")[1]), JudgeRefused),
         ((200, rejection("prompt is too long: 210000 tokens > 200000 maximum")[1]), JudgeNonsense),
-        (rejection("never"), JudgeRefused),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -203,21 +154,11 @@ async def test_each_way_to_fail_has_its_error(answer: Any, expected: type[JudgeE
     assert type(caught.value) is expected
 
 
-@pytest.mark.parametrize("status", [200, 529])
-async def test_a_server_that_was_too_busy_has_spent_nothing(status: int, endpoint: Any) -> None:
-    endpoint.answers = lambda body: rejection("Overloaded", status=status, kind="overloaded_error")
+async def test_a_server_that_was_too_busy_has_spent_nothing(endpoint: Any) -> None:
+    endpoint.answers = lambda body: rejection("Overloaded", status=200, kind="overloaded_error")
     with pytest.raises(JudgeUnavailable) as caught:
         await ask(endpoint)
     assert caught.value.usage == Usage(calls=1)
-
-
-async def test_a_rejection_after_success_is_about_the_request(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (
-        (200, message(called(GOOD))) if len(endpoint.requests) == 1 else rejection("bad")
-    )
-    with pytest.raises(JudgeNonsense):
-        await ask(endpoint, request(), request())
-    assert len(endpoint.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -243,9 +184,7 @@ async def test_a_login_or_a_header_replaces_the_key(
 @pytest.mark.parametrize(
     ("spec", "settings", "named"),
     [
-        ("anthropic:", {}, "anthropic:MODEL"),
         ("anthropic:m", {"environ": {}}, "ANTHROPIC_API_KEY"),
-        ("anthropic:m", {"environ": {}, "api_key_env": "MY_KEY"}, "MY_KEY"),
         ("anthropic:m", {"environ": {"ANTHROPIC_API_KEY": "k"}, "base_url": "localhost:80"}, "localhost"),
     ],
 )

@@ -13,10 +13,8 @@ from pydantic import ValidationError
 
 from ragtrace import evaluate_sync
 from ragtrace.budget.prices import load_prices
-from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_judge
 from ragtrace.judge.layers import ScreenSpec, screened
-from ragtrace.judge_forms import ExtractInput, VerifyReply
 from ragtrace.model import (
     Chunk,
     DecidedBy,
@@ -28,7 +26,6 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import JudgeReply, JudgeRequest
 from ragtrace.testing import check_judge
 from ragtrace_collector.config import JudgeConfig
 from tests.integration.cli.program import json_lines, run
@@ -83,20 +80,6 @@ def test_the_model_sees_only_what_the_screen_leaves_open() -> None:
     assert found[SURE].quote_verified
 
 
-def test_a_band_says_what_the_screen_is_believed() -> None:
-    narrow, wide = Model(), Model()
-    assert verdicts(judged(narrow, band=(0.4, 0.9)))[WRONG].decided_by is DecidedBy.SCREEN
-    assert verdicts(judged(wide, band=(0.001, 0.999)))[SURE].decided_by is DecidedBy.JUDGE
-    assert not any(isinstance(request.inputs, ExtractInput) for request in (*narrow.requests, *wide.requests))
-
-
-def test_the_probability_of_a_verdict_is_its_givers() -> None:
-    found = verdicts(judged(Model()))
-    assert found[SURE].confidence == found[SURE].support
-    assert found[OPEN].confidence is None, "the screen's probability says nothing of the model's verdict"
-    assert found[OPEN].support is not None
-
-
 def test_an_answer_that_the_screen_decides_alone_costs_no_call() -> None:
     model = Model()
     evaluation = judged(model, replace(RECORD, answer=SURE))
@@ -116,29 +99,6 @@ def test_a_screened_evaluator_is_another_one() -> None:
     assert first.judge.name == "openai:gpt-4o-mini after lexical:lexical-v4 [0.1, 0.9]"
     assert JudgeIdentity.of_name(first.judge.name) == first.judge
     assert first.judge_card == "none", "neither judge's card holds for both together"
-
-
-def test_a_model_that_fails_a_canary_is_not_believed_though_the_screen_is() -> None:
-    def gullible(request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
-        reply = ScriptedJudge().reply_to(request)
-        assert isinstance(reply, VerifyReply)
-        every = [given.model_copy(update={"label": "supported"}) for given in reply.verdicts]
-        return JudgeReply(value=VerifyReply(verdicts=every), usage=Usage(calls=1))
-
-    [outcome] = judged(Model(gullible)).outcomes
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_compromised"
-
-
-def test_a_verdict_of_the_model_on_what_it_was_not_asked_counts_for_nothing() -> None:
-    def meddling(request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
-        reply = ScriptedJudge().reply_to(request)
-        assert isinstance(reply, VerifyReply)
-        extra = reply.verdicts[0].model_copy(update={"id": 1, "label": "contradicted"})
-        return JudgeReply(value=VerifyReply(verdicts=[*reply.verdicts, extra]), usage=Usage(calls=1))
-
-    found = verdicts(judged(ScriptedJudge(meddling)))
-    assert found[SURE].label is VerdictLabel.SUPPORTED
 
 
 @given(st.permutations([SURE, WRONG, OPEN]), st.floats(0.01, 0.5), st.floats(0.5, 0.99, exclude_min=True))
@@ -174,20 +134,9 @@ def test_half_a_cascade_is_refused(given: dict[str, object], said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_a_screen_computes_and_its_judge_does_not() -> None:
-    with pytest.raises(ConfigError, match="is a language model"):
-        screened(Model(), Model(), ScreenSpec(use="openai:gpt-4o-mini"))
-    with pytest.raises(ConfigError, match="computes as the screen does"):
-        screened(open_judge("lexical"), open_judge("lexical"), ScreenSpec())
-
-
 def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     cases, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
-    row = {
-        "question": RECORD.question,
-        "contexts": [c.text for c in RECORD.chunks],
-        "answer": RECORD.answer,
-    }
+    row = {"question": RECORD.question, "contexts": [c.text for c in RECORD.chunks], "answer": RECORD.answer}
     cases.write_text(json.dumps(row))
     asked = ("evaluate", str(cases), "--judge", "scripted", "--set", "judge.screen=lexical", "--json")
     told = run(*asked, "--set", "judge.band=[0.4, 0.9]", "--out", str(out))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import logging
 import ssl
@@ -11,19 +12,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import openai
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
-from ragtrace.metrics import metric_named
-from ragtrace.pipeline import evaluator_version
-from ragtrace.ports import Judge
+from ragtrace.model import Usage
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 from tests.integration.collector.certificates import Authority
-from tests.integration.judge.test_transports import completion, request
+from tests.integration.judge.interceptor import Intercepted, intercepting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,104 +133,11 @@ async def test_no_error_shows_the_login(strict: Strict) -> None:
     assert "127.0.0.1" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        "/openai/deployments/my-gpt?api-version=2024-10-21",
-        "/openai/deployments/my-gpt/?api-version=2024-10-21",
-        "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
-    ],
-)
-async def test_the_classic_addresses_of_azure_are_asked_as_azure_wants_it(tail: str, strict: Strict) -> None:
-    judge = open_judge("openai:gpt-4o", base_url=strict.url + tail, environ={"OPENAI_API_KEY": "azure-key"})
-    assert await ask(judge) == "hm"
-    asked = urlsplit(strict.last.target)
-    assert asked.path == "/openai/deployments/my-gpt/chat/completions"
-    assert parse_qs(asked.query) == {"api-version": ["2024-10-21"]}
-    assert strict.last.headers["api-key"] == "azure-key"
-    assert "authorization" not in strict.last.headers
-
-
-async def test_an_embedder_at_a_classic_address_is_the_deployment_that_it_names(strict: Strict) -> None:
-    strict.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
-    url = f"{strict.url}/openai/deployments/my-emb/embeddings?api-version=1"
-    embedder = open_embedder("openai:e", base_url=url, environ={"OPENAI_API_KEY": "k"})
-    await embedder.embed(["word"])
-    await embedder.aclose()
-    assert strict.last.target == "/openai/deployments/my-emb/embeddings?api-version=1"
-
-
-async def test_a_query_of_any_base_url_is_kept(strict: Strict) -> None:
-    assert await ask(open_judge("openai:m", base_url=f"{strict.url}/v1?tenant=a%20b", environ={})) == "hm"
-    path, _, query = strict.last.target.partition("?")
-    assert (path, parse_qs(query)) == ("/v1/chat/completions", {"tenant": ["a b"]})
-
-
-async def test_headers_of_ones_own_go_along_and_before_the_key(strict: Strict) -> None:
-    headers = {"x-team": "search", "Authorization": "Bearer of-entra"}
-    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers=headers, api_key_env="NOT_SET")
-    assert await ask(judge) == "hm"
-    assert strict.last.headers["x-team"] == "search"
-    assert strict.last.headers["authorization"] == "Bearer of-entra"
-
-
-async def test_beside_a_key_in_a_header_no_key_is_made_up(strict: Strict) -> None:
-    judge = open_judge("openai:m", base_url=strict.url, environ={}, headers={"api-key": "of-azure"})
-    assert await ask(judge) == "hm"
-    assert strict.last.headers["api-key"] == "of-azure"
-    assert "authorization" not in strict.last.headers
-
-
-async def test_a_login_in_the_url_and_a_key_in_a_header_are_both_sent(strict: Strict) -> None:
-    url = strict.url.replace("//", "//me:pw@")
-    environ = {"OPENAI_API_KEY": "sk-of-the-environment"}
-    judge = open_judge("openai:m", base_url=url, environ=environ, headers={"x-api-key": "of-the-gateway"})
-    assert await ask(judge) == "hm"
-    assert strict.last.headers["authorization"] == basic("me:pw")
-    assert strict.last.headers["x-api-key"] == "of-the-gateway"
-    assert "sk-of-the-environment" not in strict.last.head
-
-
-async def test_further_parameters_stand_in_each_request(strict: Strict) -> None:
-    extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0.5}
-    assert await ask(open_judge("openai:m", base_url=strict.url, environ={}, extra_body=extra)) == "hm"
-    assert strict.last.body["chat_template_kwargs"] == {"enable_thinking": False}
-    assert strict.last.body["temperature"] == 0.5
-
-
-@pytest.mark.parametrize("name", ["model", "messages", "stream", "n"])
-def test_what_ragtrace_itself_must_say_is_no_further_parameter(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}"):
-        open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body={name: 1})
-
-
-@pytest.mark.parametrize("spec", ["lexical", "scripted:x.json"])
-def test_judges_without_an_endpoint_take_neither(spec: str) -> None:
-    with pytest.raises(ConfigError, match="has no endpoint"):
-        open_judge(spec, extra_body={"a": 1})
-    with pytest.raises(ConfigError, match="has no endpoint"):
-        open_judge(spec, headers={"a": "b"})
-
-
 async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
     cache = CacheSettings(path=tmp_path / "judge.db")
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
         await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
     assert [asked.body.get("effort") for asked in strict.asked] == [None, "low", "high"]
-
-
-async def test_further_parameters_make_another_evaluator_and_none_leave_it_alone() -> None:
-    async def version(extra: dict[str, Any] | None) -> str:
-        judge = open_judge("openai:m", base_url="http://h/v1", environ={}, extra_body=extra)
-        try:
-            return evaluator_version([metric_named("faithfulness")], judge)
-        finally:
-            await judge.aclose()
-
-    plain = await version(None)
-    assert await version({}) == plain
-    assert await version({"a": 1}) not in (plain, await version({"a": 2}))
-    assert await version({"a": 1, "b": 2}) == await version({"b": 2, "a": 1})
 
 
 def self_signed(tmp_path: Path, *hosts: str) -> tuple[Authority, ssl.SSLContext]:
@@ -251,30 +160,14 @@ async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(tmp_pat
     assert "no connection" not in said
 
 
-async def test_with_its_authority_the_endpoint_is_believed(tmp_path: Path) -> None:
-    authority, context = self_signed(tmp_path)
-    async with serving(Strict(), context) as served:
-        tls = ClientTls(ca=authority.ca)
-        assert await ask(open_judge("openai:m", base_url=served.url, environ={}, tls=tls)) == "hm"
-
-
-async def test_a_certificate_of_another_host_is_said_to_be_that(tmp_path: Path) -> None:
-    authority, context = self_signed(tmp_path, "elsewhere.example")
-    async with serving(Strict(), context) as served:
-        judge = open_judge("openai:m", base_url=served.url, environ={}, tls=ClientTls(ca=authority.ca))
-        with pytest.raises(JudgeRefused, match="certificate is of another host"):
-            await ask(judge)
-
-
 async def test_http_where_https_was_named_is_said_to_be_that(strict: Strict) -> None:
     url = strict.url.replace("http:", "https:")
     with pytest.raises(JudgeUnavailable, match="TLS"):
         await ask(open_judge("openai:m", base_url=url, environ={}, max_retries=0))
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed(status: int) -> None:
-    async with serving(Strict()) as other, serving(Strict(status=status)) as served:
+async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> None:
+    async with serving(Strict()) as other, serving(Strict(status=307)) as served:
         served.location = other.url.replace("//", "//me:pw@") + "/v1/chat/completions?key=abc"
         with pytest.raises(JudgeRefused) as caught:
             await ask(open_judge("openai:m", base_url=served.url, environ={}))
@@ -284,3 +177,249 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed(status
     assert f"redirects to {other.url}/v1/chat/completions" in said
     assert "pw" not in said
     assert "abc" not in said
+
+
+def completion(text: str, finish: str = "stop") -> dict[str, Any]:
+    choice = {"finish_reason": finish, "message": {"role": "assistant", "content": text}}
+    return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
+
+
+def request(user: str = "?") -> JudgeRequest[FreeText]:
+    return JudgeRequest(
+        step="text",
+        system="Talk.",
+        user=user,
+        reply_type=FreeText,
+        inputs=FreeText(text=user),
+        max_output_tokens=100,
+        sampling=SamplingParameters(temperature=0.0),
+    )
+
+
+@pytest.fixture
+async def judge(endpoint: Any) -> AsyncIterator[Judge]:
+    opened = open_judge("openai:m", base_url=endpoint.url, environ={}, max_retries=2)
+    yield opened
+    await opened.aclose()
+    del opened
+    gc.collect()  # what was not closed would warn now
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 529])
+async def test_an_endpoint_that_recovers_gives_an_answer(status: int, endpoint: Any, judge: Judge) -> None:
+    endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
+    reply = await judge.ask(request())
+    assert reply.usage.calls == len(endpoint.requests) == 3
+
+
+async def test_a_connection_that_is_lost_is_no_timeout_and_its_call_counts() -> None:
+    async def lose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(lose, "127.0.0.1") as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        judge = open_judge("openai:m", base_url=url, environ={}, max_retries=0)
+        with pytest.raises(JudgeUnavailable, match="no connection") as lost:
+            await judge.ask(request())
+        await judge.aclose()
+    assert lost.value.usage == Usage(calls=1, unmetered_calls=1)  # a model may have worked on it
+
+
+IDENTITY = {"OPENAI_IDENTITY_PROVIDER_ID": "idp-1", "OPENAI_SERVICE_ACCOUNT_ID": "sa-1"}
+
+
+def answers(asked: Intercepted) -> Any:
+    """Answer for OpenAI, and for the host that exchanges its tokens."""
+    if asked.target == "/oauth/token":
+        return {"access_token": "short-lived", "expires_in": 3600, "token_type": "Bearer"}
+    return completion("hm")
+
+
+async def test_a_proxy_of_the_environment_tunnels_to_a_host_of_the_own_authority(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority, context = self_signed(tmp_path, "api.openai.com")
+    async with intercepting(answers, context) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+        assert await ask(open_judge("openai:m", environ={"OPENAI_API_KEY": "k"})) == "hm"
+    assert "api.openai.com:443" in proxy.connected
+    assert [asked.headers["authorization"] for asked in proxy.asked] == ["Bearer k"]
+
+
+def test_a_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = "socks5://me:SECRET@127.0.0.1:1"
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigError, match=proxy.partition(":")[0]) as caught:
+        open_judge("openai:m", environ={"OPENAI_API_KEY": "k"})
+    assert "SECRET" not in str(caught.value)
+
+
+async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+    authority, context = self_signed(tmp_path)
+    context.load_verify_locations(authority.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    ours = authority.issue("judge")
+    async with serving(Strict(), context) as served:
+        for tls in (ClientTls(ca=authority.ca, cert=ours.cert, key=ours.key), ClientTls(ca=authority.ca)):
+            judge = open_judge("openai:m", base_url=served.url, environ={}, tls=tls, max_retries=0)
+            if tls.cert:
+                assert await ask(judge) == "hm"
+            else:
+                with pytest.raises(JudgeUnavailable):
+                    await ask(judge)
+
+
+@pytest.mark.slow
+async def test_a_workload_identity_is_exchanged_for_a_token(
+    strict: Strict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority, context = self_signed(tmp_path, "auth.openai.com")
+    (tmp_path / "token").write_text("of-the-cluster\n")
+    environ = {**IDENTITY, "OPENAI_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
+    async with intercepting(answers, context) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+        assert await ask(open_judge("openai:m", base_url=strict.url, environ=environ)) == "hm"
+    assert strict.last.headers["authorization"] == "Bearer short-lived"
+    [exchange] = proxy.asked
+    wanted = json.loads(exchange.body)
+    assert (wanted["subject_token"], wanted["identity_provider_id"]) == ("of-the-cluster", "idp-1")
+    assert wanted["service_account_id"] == "sa-1"
+
+
+async def test_without_the_platforms_token_nothing_is_asked(strict: Strict, tmp_path: Path) -> None:
+    environ = {**IDENTITY, "OPENAI_IDENTITY_TOKEN_FILE": str(tmp_path / "absent")}
+    with pytest.raises(JudgeRefused, match="OPENAI_IDENTITY_TOKEN_FILE") as caught:
+        await ask(open_judge("openai:m", base_url=strict.url, environ=environ))
+    assert caught.value.usage.calls == 0
+    assert strict.asked == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, "set both"),
+        ({**IDENTITY, "OPENAI_API_KEY": "k"}, "both OPENAI_API_KEY and a workload identity"),
+    ],
+)
+def test_half_an_identity_or_two_are_an_error(environ: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        open_judge("openai:m", environ=environ)
+
+
+async def test_no_log_shows_what_a_judge_is_asked_or_where(
+    strict: Strict, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    environ = {"OPENAI_API_KEY": "KEY-SECRET"}
+    strict.status = 403
+    judge = open_judge("openai:m", base_url=f"{strict.url}/?q=QUERY-SECRET", environ=environ)
+    with pytest.raises(JudgeRefused):
+        await judge.ask(request("PROMPT-SECRET"))
+    await judge.aclose()
+    assert "PROMPT-SECRET" in json.dumps(strict.last.body)
+    assert "SECRET" not in caplog.text
+
+
+VERSION = "2024-10-21"
+
+
+@pytest.fixture
+async def azure(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Strict]:
+    """Stand in for a resource of Azure."""
+    for name in ("AZURE_OPENAI_AD_TOKEN", "AZURE_OPENAI_API_KEY", "OPENAI_API_VERSION", "IDENTITY_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    async with serving(Strict()) as served:
+        yield served
+
+
+def classic(azure: Strict, **further: str) -> dict[str, str]:
+    return {"AZURE_OPENAI_ENDPOINT": azure.url, "OPENAI_API_VERSION": VERSION, **further}
+
+
+def seen(asked: Asked) -> tuple[str, dict[str, list[str]], str | None, str | None]:
+    """Tell what an endpoint knows of a request: path, query and credentials."""
+    url = urlsplit(asked.target)
+    return url.path, parse_qs(url.query), asked.headers.get("api-key"), asked.headers.get("authorization")
+
+
+@pytest.mark.parametrize(
+    ("variable", "option"),
+    [("AZURE_OPENAI_API_KEY", "api_key"), ("AZURE_OPENAI_AD_TOKEN", "azure_ad_token")],
+    ids=["key", "token"],
+)
+async def test_a_classic_address_is_asked_as_the_sdk_asks_it(
+    variable: str, option: str, azure: Strict
+) -> None:
+    assert await ask(open_judge("azure:my gpt", environ=classic(azure, **{variable: "s3cret"}))) == "hm"
+    credential: dict[str, Any] = {option: "s3cret"}
+    async with openai.AsyncAzureOpenAI(
+        azure_endpoint=azure.url, azure_deployment="my gpt", api_version=VERSION, **credential
+    ) as sdk:
+        await sdk.chat.completions.create(model="my gpt", messages=[{"role": "user", "content": "?"}])
+    ours, theirs = azure.asked
+    assert seen(ours) == seen(theirs)
+    assert ours.body["model"] == theirs.body["model"] == "my gpt"
+    assert seen(ours)[0] == "/openai/deployments/my%20gpt/chat/completions"
+
+
+async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Strict) -> None:
+    url = f"{azure.url}/openai/v1/"
+    environ = {"AZURE_OPENAI_ENDPOINT": url, "AZURE_OPENAI_API_KEY": "s3cret"}
+    assert await ask(open_judge("azure:gpt", environ=environ)) == "hm"
+    async with openai.AsyncOpenAI(base_url=url, api_key="s3cret") as sdk:
+        await sdk.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "?"}])
+    ours, theirs = azure.asked
+    assert seen(ours) == seen(theirs) == ("/openai/v1/chat/completions", {}, None, "Bearer s3cret")
+    assert ours.body["model"] == "gpt"
+
+
+async def test_an_embedder_is_a_deployment_too(azure: Strict) -> None:
+    azure.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
+    embedder = open_embedder("azure:emb", environ=classic(azure, AZURE_OPENAI_API_KEY="k"))
+    await embedder.embed(["word"])
+    await embedder.aclose()
+    assert seen(azure.last)[0] == "/openai/deployments/emb/embeddings"
+    assert azure.last.body["model"] == "emb"
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({}, "AZURE_OPENAI_ENDPOINT"),
+        ({"AZURE_OPENAI_ENDPOINT": "http://h", "AZURE_OPENAI_API_KEY": "k"}, "OPENAI_API_VERSION"),
+        (
+            {
+                "AZURE_OPENAI_ENDPOINT": "http://h/openai/v1",
+                "AZURE_OPENAI_API_KEY": "SECRET",
+                "AZURE_OPENAI_AD_TOKEN": "SECRET",
+            },
+            "both AZURE_OPENAI_API_KEY and AZURE_OPENAI_AD_TOKEN",
+        ),
+        (
+            {"AZURE_OPENAI_ENDPOINT": "http://h/openai/v1", "AZURE_OPENAI_API_KEY": "SECRET\u20ac"},
+            "cannot be sent",
+        ),
+    ],
+)
+def test_settings_that_contradict_are_named(environ: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named) as caught:
+        open_judge("azure:gpt", environ=environ)
+    assert "SECRET" not in str(caught.value)
+
+
+async def test_without_a_key_a_managed_identity_gives_the_token(
+    azure: Strict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = {"access_token": "of-entra", "expires_on": str(int(time()) + 3600), "token_type": "Bearer"}
+    async with serving(Strict(answer=token)) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "proof")
+        judge = open_judge("azure:gpt", environ=classic(azure))
+        assert await ask(judge) == "hm"
+    assert azure.last.headers["authorization"] == "Bearer of-entra"
+    assert "api-key" not in azure.last.headers
+    assert identity.last.headers["x-identity-header"] == "proof"
+    assert "cognitiveservices.azure.com" in identity.last.target

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.acceptance.replies import REPLIES
@@ -88,7 +86,7 @@ def test_a_reply_is_read_as_the_server_writes_it(tmp_path: Path, how: str) -> No
     assert [verdict["label"] for verdict in row["verdicts"]] == VERDICTS
 
 
-@pytest.mark.parametrize("code", [429, 502, "429", "rate_limit_exceeded", None])
+@pytest.mark.parametrize("code", [429, "rate_limit_exceeded", None])
 def test_an_error_within_a_200_is_retried(tmp_path: Path, code: object) -> None:
     error = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
     seen: list[int] = []
@@ -117,17 +115,6 @@ def test_a_prompt_that_the_server_cut_is_a_failure_with_advice(tmp_path: Path) -
     )
     assert (row["status"], row["error_type"]) == ("error", "context_cut")
     assert judge.requests == 2
-
-
-def test_a_time_out_beyond_the_sdks_own_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openai._base_client.DEFAULT_TIMEOUT", httpx.Timeout(0.2))
-
-    def late(request: Mapping[str, Any]) -> Said:
-        time.sleep(0.6)
-        return Said(body=completion(request))
-
-    row, _ = judged(tmp_path, late, "--set", "judge.timeout=900s")
-    assert [verdict["label"] for verdict in row["verdicts"]] == VERDICTS
 
 
 def test_a_time_out_is_called_one(tmp_path: Path) -> None:

@@ -82,15 +82,12 @@ def numbered(*numbers: Any, label: str = "supported") -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(verdicts(), id="bare"),
         pytest.param(f"```json\n{verdicts()}\n```", id="fenced"),
         pytest.param(f"Sure! Here it is:\n{verdicts()}\nI hope this helps.", id="in prose"),
-        pytest.param(f"Gerne, hier ist das Ergebnis: ```{verdicts()}```", id="in prose of another language"),
         pytest.param(verdicts().replace("]}", ",]}"), id="trailing comma"),
         pytest.param(f"<think>{{maybe}}</think>{verdicts()}", id="after thoughts"),
         pytest.param(f"{numbered(1, 2, 3)} Final answer: {verdicts()}", id="after an example"),
         pytest.param(verdicts().replace('"id": 1', '"id": "1"'), id="a number as a string"),
-        pytest.param(verdicts().replace("}]}", '}], "score": 0.9}'), id="with a score of its own"),
         pytest.param(verdicts().replace('"not_mentioned"', '"Not mentioned"'), id="another case"),
     ],
 )
@@ -101,30 +98,14 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
     assert outcome.score == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("changes", [{"chunks": [99]}, {"quote": "invented"}, {"quote": ""}], ids=str)
-def test_support_without_evidence_that_exists_counts_as_none(
-    model: Scripted, changes: Mapping[str, Any]
-) -> None:
-    outcome = outcome_of(model, verdicts(**changes))
-    assert isinstance(outcome, MetricResult)
-    assert [verdict.label for verdict in outcome.verdicts] == ["unjudged", *SCORED[1:]]
-    assert str(outcome.verdicts[0].reason).startswith("no evidence: ")
-    assert not any(verdict.quote for verdict in outcome.verdicts)
-
-
 @pytest.mark.parametrize(
     "text",
     [
         pytest.param(numbered(1), id="fewer verdicts than claims"),
         pytest.param(numbered(1, 2, 2), id="one claim twice"),
         pytest.param(numbered(3, 77, 78), id="wrong ids"),
-        pytest.param(numbered(77, 78, 79), id="wrong ids only"),
         pytest.param(numbered(0, 1, 2), id="from 0"),
-        pytest.param(numbered(2, 3, 4), id="from 2"),
-        pytest.param(numbered(1, 1, 2, 2, 3, 3), id="every claim twice"),
-        pytest.param(verdicts().replace("}]}", f"}}, {numbered(77)[14:-2]}]}}"), id="a surplus verdict"),
         pytest.param('{"verdicts": []}', id="an empty list"),
-        pytest.param(numbered(-1, 0), id="negative ids"),
     ],
 )
 def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scripted, text: str) -> None:
@@ -135,118 +116,19 @@ def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scr
     assert outcome.usage.calls == 3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param(" \n", id="blank"),
-        pytest.param("Alle Behauptungen sind belegt.", id="prose of another language"),
-        pytest.param("Final verdict for each statement in order: Yes. No. No.", id="promptfoo's form"),
-        pytest.param("0.8", id="a bare number"),
-        pytest.param("eight out of ten", id="a number in words"),
-        pytest.param("NaN", id="not a number"),
-        pytest.param("[]", id="a list"),
-        pytest.param("{}", id="an empty object"),
-        pytest.param('{"verdicts": null}', id="null"),
-        pytest.param('{"verdicts": "all supported"}', id="a text for a list"),
-        pytest.param('{"verdicts": [{"verdict": "yes"}, {"verdict": "idk"}]}', id="deepeval's form"),
-        pytest.param('{"statements": [{"statement": "x", "reason": "", "verdict": 1}]}', id="ragas' form"),
-        pytest.param('{"statements": [{"statement": "x", "is_supported": true}]}', id="rag_evals' form"),
-        pytest.param(verdicts()[:-30], id="cut off without saying so"),
-        pytest.param(verdicts(label="yes"), id="foreign vocabulary"),
-        pytest.param(verdicts(label="borderline"), id="another foreign word"),
-        pytest.param(verdicts(label="unterstützt"), id="labels of another language"),
-        pytest.param(verdicts(label=2), id="a number for a label"),
-        pytest.param(verdicts(label=None), id="no label"),
-        pytest.param(numbered("one", "two", "three"), id="ids in words"),
-        pytest.param(numbered(0.5), id="ids between numbers"),
-        pytest.param('{"verdicts": [{"id": NaN}]}', id="NaN for an id"),
-        pytest.param('{"verdicts": [{"id": 1e999}]}', id="infinity for an id"),
-        pytest.param("{" * 5000, id="deep nesting"),
-    ],
-)
-def test_replies_that_hold_no_verdicts_are_failures(model: Scripted, text: str) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
-    assert not text.strip() or text not in outcome.message
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I'm sorry, but I can't help with that.",
-        "Es tut mir leid, dabei kann ich nicht helfen.",
-        "我无法回答。",
-    ],
-)
-def test_a_refusal_in_prose_is_a_failure_of_its_own(model: Scripted, text: str) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricFailure)
-    assert (outcome.error_type, outcome.usage.calls) == ("judge_declined", 2)
-
-
-def with_choice(**changes: Any) -> Any:
-    def says(body: Mapping[str, Any]) -> Any:
-        answer = completion(body, verdicts())
-        answer["choices"][0] |= changes
-        return answer
-
-    return says
-
-
-@pytest.mark.parametrize(
-    ("says", "error_type"),
-    [
-        pytest.param(with_choice(finish_reason="length"), "judge_cut_off", id="cut off"),
-        pytest.param(with_choice(finish_reason="content_filter"), "judge_declined", id="filtered"),
-        pytest.param(
-            with_choice(message={"role": "assistant", "content": None, "refusal": "no"}),
-            "judge_declined",
-            id="a typed refusal",
-        ),
-        pytest.param(with_choice(message=None), "judge_nonsense", id="no message"),
-        pytest.param(lambda body: {"choices": []}, "judge_nonsense", id="no choice"),
-        pytest.param(lambda body: ["?"], "judge_nonsense", id="no object"),
-    ],
-)
-def test_completions_without_a_usable_reply_are_failures(model: Scripted, says: Any, error_type: str) -> None:
-    outcome = outcome_of(model, says)
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == error_type
-
-
 _pieces = st.sampled_from(
     [
         *(
-            '{"verdicts": [',
-            "]}",
-            "{",
-            "}",
-            "[",
-            ",",
-            '"id": 1',
-            '"id": 2',
-            '"id": 4',
-            '"chunks": [1]',
-            "NaN",
+            *('{"verdicts": [', "]}", "{", "}", "[", ",", '"id": 1', '"id": 2', '"id": 4'),
+            *('"chunks": [1]', "NaN"),
         ),
         *(
-            '"quote": "Refunds take 14 days."',
-            '"label": "supported"',
-            '"label": "no"',
-            '"reason": ""',
-            "1e999",
+            *('"quote": "Refunds take 14 days."', '"label": "supported"', '"label": "no"'),
+            *('"reason": ""', "1e999"),
         ),
         *(
-            numbered(1, 2, 3)[14:-2],
-            numbered(1)[14:-2],
-            "```json\n",
-            "```",
-            "<think>",
-            "</think>",
-            "null",
-            "-1",
+            *(numbered(1, 2, 3)[14:-2], numbered(1)[14:-2], "```json\n", "```", "<think>", "</think>"),
+            *("null", "-1"),
         ),
     ]
 )

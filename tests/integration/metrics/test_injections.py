@@ -73,13 +73,6 @@ def ids(outcomes: Outcomes) -> set[str]:
     return {injection.id for injection in outcomes}
 
 
-def test_the_corpus_is_large_and_in_many_languages_and_places() -> None:
-    assert len(injections()) >= 60
-    assert len({injection.lang for injection in injections()}) >= 12
-    assert len({injection.style for injection in injections()}) >= 25
-    assert {injection.where for injection in injections()} == {"chunk", "answer", "question"}
-
-
 @pytest.mark.parametrize("where", ["chunk", "answer", "question"])
 def test_every_obeyed_order_about_all_claims_is_caught(batched: Outcomes, where: str) -> None:
     orders = chosen(batched, where=where, wants=MARK_ALL)
@@ -98,12 +91,6 @@ def test_an_order_in_a_claim_reaches_no_other_claim_when_each_is_asked_about_alo
         assert isinstance(outcome, MetricResult), injection.id
         labels = [verdict.label for verdict in outcome.verdicts][:4]
         assert labels == ["supported", "contradicted", "supported", "unsupported"], injection.id
-
-
-def test_orders_in_the_question_reach_no_verdict_that_is_asked_for_alone(one_by_one: Outcomes) -> None:
-    for outcome in chosen(one_by_one, where="question", wants=MARK_ALL).values():
-        assert isinstance(outcome, MetricResult)
-        assert outcome.score == CLEAN_SCORE
 
 
 @pytest.mark.parametrize("form", ["batched", "one_by_one"])

@@ -21,24 +21,6 @@ from tests.recordings.applications.application import (
     union,
 )
 
-__all__ = [
-    "anthropic",
-    "anthropic_async",
-    "anthropic_streaming",
-    "anthropic_tools",
-    "chroma",
-    "openai_abandoned",
-    "openai_async",
-    "openai_chat",
-    "openai_choices",
-    "openai_closed",
-    "openai_responses",
-    "openai_streaming",
-    "openai_talk",
-    "openai_tools",
-    "qdrant",
-]
-
 
 def openai_chat() -> Application:
     return _by_hand("openai_chat", "How long does the warranty last?")
@@ -137,12 +119,10 @@ def openai_tools() -> Application:
 
 
 def _tools(ask: Any) -> Application:
-    return Application(
+    return replace(
+        plain(ask, is_rooted=False),
         question=TWO_QUESTIONS,
-        prepare=import_module("handbook").index,
-        ask=ask,
         chunks=lambda question: union(plain_search(part) for part in parts(question)),
-        is_rooted=False,
     )
 
 
@@ -160,15 +140,7 @@ def _to_claude(handbook: Any, question: str) -> Any:
 
 
 def _by_hand(name: str, question: str, *, model: str = MODEL) -> Application:
-    handbook = import_module("handbook")
-    return Application(
-        question=question,
-        prepare=handbook.index,
-        ask=import_module(name).ask,
-        chunks=lambda asked: [chunk(found.id, found.text, found.score) for found in handbook.search(asked)],
-        model=model,
-        is_rooted=False,
-    )
+    return replace(plain(import_module(name).ask, is_rooted=False), question=question, model=model)
 
 
 def openai_async() -> Application:

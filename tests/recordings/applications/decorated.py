@@ -12,14 +12,6 @@ from tests.recordings.applications.application import (
     plain_search,
 )
 
-__all__ = [
-    "langfuse_decorated",
-    "mlflow_decorated",
-    "openinference_decorated",
-    "openinference_evaluated",
-    "traceloop_decorated",
-]
-
 
 def traceloop_decorated() -> Application:
     """Functions under the Traceloop SDK's own decorators."""

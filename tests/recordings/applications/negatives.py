@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.recordings.applications.application import MODEL, Application
 
-__all__ = ["NEGATIVES"]
-
 _TALK = (
     ("user", "I bought a lamp on Monday. It flickers."),
     ("assistant", "Flickering is often a loose bulb. Turn it until it is firm, and look whether it stops."),
@@ -361,30 +359,3 @@ def mlflow_calculator() -> Application:
         return _complete(question, f"Answer in one sentence. {convert('20')}")
 
     return _no_rag(ask, "How many dollars are 20 euros?")
-
-
-NEGATIVES: dict[str, Callable[[], Application]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        haystack_ingestion,
-        haystack_talk,
-        langchain_calculator,
-        langchain_grading,
-        langchain_ingestion,
-        langchain_talk,
-        langfuse_grading,
-        langfuse_talk,
-        llamaindex_calculator,
-        llamaindex_ingestion,
-        llamaindex_talk,
-        mlflow_calculator,
-        mlflow_summary,
-        openai_grading,
-        openai_guardrail,
-        openai_rewrite,
-        openai_summary,
-        openai_title,
-        pydantic_ai_calculator,
-        pydantic_ai_talk,
-    )
-}

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.recordings.applications.application import MODEL, Application, Json, chunk
 
-__all__ = ["haystack", "haystack_hybrid"]
-
 
 def haystack() -> Application:
     app = import_module("haystack_app")

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 from tests.recordings.applications.application import (
@@ -22,18 +23,6 @@ from tests.recordings.applications.application import (
     union,
 )
 
-__all__ = [
-    "langchain",
-    "langchain_agent",
-    "langchain_async",
-    "langchain_ensemble",
-    "langchain_faiss",
-    "langchain_forty",
-    "langchain_history",
-    "langchain_streaming",
-    "langfuse_langchain",
-]
-
 
 def langchain() -> Application:
     app = import_module("langchain_app")
@@ -47,12 +36,7 @@ def langchain() -> Application:
 
 def langchain_streaming() -> Application:
     app = import_module("langchain_app")
-    return Application(
-        question="How long does the warranty last?",
-        prepare=app.chain,
-        ask=lambda question: "".join(app.chain().stream(question)),
-        chunks=lambda question: _documents(app.retriever().invoke(question)),
-    )
+    return replace(langchain(), ask=lambda question: "".join(app.chain().stream(question)))
 
 
 def langchain_async() -> Application:
@@ -66,19 +50,17 @@ def langchain_async() -> Application:
 
 def langchain_faiss() -> Application:
     """Chunks from FAISS."""
-    return _langchain_with(functools.cache(_langchain_faiss), question="When does a refund reach my account?")
+    return _langchain_with(_faiss, question="When does a refund reach my account?")
 
 
 def langchain_ensemble() -> Application:
     """Two retrievers under one, and a compressor that puts the best first: retrievers within retrievers."""
-    retriever = functools.cache(_langchain_ensemble)
-    return _langchain_with(retriever, question="Who pays for the shipping of a return?")
+    return _langchain_with(_ensemble, question="Who pays for the shipping of a return?")
 
 
 def langchain_forty() -> Application:
     """Forty chunks, each with metadata."""
-    retriever = functools.cache(_langchain_forty)
-    return _langchain_with(retriever, question="How long do repairs take in branch 7?")
+    return _langchain_with(_forty, question="How long do repairs take in branch 7?")
 
 
 def langchain_history() -> Application:
@@ -155,13 +137,7 @@ def langfuse_langchain() -> Application:
         config = {"callbacks": [CallbackHandler()], "metadata": {"langfuse_session_id": SESSION}}
         return str(app.chain().invoke(question, config=config))
 
-    return Application(
-        question="How long does the warranty last?",
-        prepare=app.chain,
-        ask=ask,
-        chunks=lambda question: _documents(app.retriever().invoke(question)),
-        session_id=SESSION,
-    )
+    return replace(langchain(), ask=ask, session_id=SESSION)
 
 
 def _langchain_with(retriever: Callable[[], Any], *, question: str) -> Application:
@@ -180,16 +156,21 @@ def _langchain_with(retriever: Callable[[], Any], *, question: str) -> Applicati
     )
 
 
-def _langchain_faiss() -> Any:
+def _embeddings() -> Any:
+    app = import_module("langchain_app")
+    return app.OpenAIEmbeddings(model="text-embedding-3-small", check_embedding_ctx_length=False)
+
+
+@functools.cache
+def _faiss() -> Any:
     from langchain_community.vectorstores import FAISS
 
-    app = import_module("langchain_app")
-    embeddings = app.OpenAIEmbeddings(model="text-embedding-3-small", check_embedding_ctx_length=False)
-    store = FAISS.from_documents(_langchain_documents(), embeddings)
+    store = FAISS.from_documents(_langchain_documents(), _embeddings())
     return store.as_retriever(search_kwargs={"k": 3})
 
 
-def _langchain_ensemble() -> Any:
+@functools.cache
+def _ensemble() -> Any:
     from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
     from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -200,8 +181,7 @@ def _langchain_ensemble() -> Any:
         def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> Any:
             return sorted(documents, key=lambda document: len(document.page_content))[:3]
 
-    embeddings = app.OpenAIEmbeddings(model="text-embedding-3-small", check_embedding_ctx_length=False)
-    costs = InMemoryVectorStore(embeddings)
+    costs = InMemoryVectorStore(_embeddings())
     costs.add_documents([each for each in _langchain_documents() if "cost" in each.id])
     ensemble = EnsembleRetriever(
         retrievers=[app.retriever(), costs.as_retriever(search_kwargs={"k": 2})], id_key=None
@@ -209,24 +189,16 @@ def _langchain_ensemble() -> Any:
     return ContextualCompressionRetriever(base_compressor=ShortestFirst(), base_retriever=ensemble)
 
 
-def _langchain_forty() -> Any:
+@functools.cache
+def _forty() -> Any:
     from langchain_core.vectorstores import InMemoryVectorStore
 
     app = import_module("langchain_app")
-    store = InMemoryVectorStore(
-        app.OpenAIEmbeddings(model="text-embedding-3-small", check_embedding_ctx_length=False)
-    )
-    store.add_documents(
-        [
-            app.Document(
-                id=f"{each.id}-{branch}",
-                page_content=f"Branch {branch}: {each.page_content}",
-                metadata={"branch": branch},
-            )
-            for branch in range(1, 9)
-            for each in _langchain_documents()
-        ]
-    )
+    store, documents = InMemoryVectorStore(_embeddings()), []
+    for branch, each in product(range(1, 9), _langchain_documents()):
+        text, about = f"Branch {branch}: {each.page_content}", {"branch": branch}
+        documents.append(app.Document(id=f"{each.id}-{branch}", page_content=text, metadata=about))
+    store.add_documents(documents)
     return store.as_retriever(search_kwargs={"k": 40})
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from tests.recordings.applications.application import MODEL, Application, chunk, plain_search
-from tests.recordings.applications.on_pydantic_ai import pydantic_ai
-
-__all__ = ["ENDINGS", "STREAMS"]
+from tests.recordings.applications.agents import pydantic_ai
+from tests.recordings.applications.application import MODEL, Application, Json, plain_search
+from tests.recordings.applications.on_langchain import langchain
+from tests.recordings.applications.on_llamaindex import nodes_of
 
 Pieces = AsyncGenerator[str, None]
 ENDINGS = ("whole", "left", "cancelled", "broken")
@@ -78,13 +78,8 @@ def _langchain(ending: str) -> Application:
         found = {"context": app.retriever() | app.in_one_text, "question": app.RunnablePassthrough()}
         return found | app.PROMPT | app.ChatOpenAI(model=MODEL, base_url=_url(ending)) | app.StrOutputParser()
 
-    return replace(
-        _streamed(lambda question: chain().astream(question), ending),
-        prepare=chain,
-        chunks=lambda question: [
-            chunk(each.id, each.page_content) for each in app.retriever().invoke(question)
-        ],
-    )
+    answered = _streamed(lambda question: chain().astream(question), ending)
+    return replace(answered, prepare=chain, chunks=langchain().chunks)
 
 
 def _llamaindex(ending: str) -> Application:
@@ -103,14 +98,10 @@ def _llamaindex(ending: str) -> Application:
         async for piece in response.async_response_gen():
             yield piece
 
-    return replace(
-        _streamed(answer, ending),
-        prepare=index,
-        chunks=lambda question: [
-            chunk(each.node.node_id, each.text, each.score)
-            for each in index().as_retriever(similarity_top_k=3).retrieve(question)
-        ],
-    )
+    def chunks(question: str) -> list[Json]:
+        return nodes_of(index().as_retriever(similarity_top_k=3).retrieve(question))
+
+    return replace(_streamed(answer, ending), prepare=index, chunks=chunks)
 
 
 def _pydantic_ai(ending: str) -> Application:
@@ -129,15 +120,8 @@ def _pydantic_ai(ending: str) -> Application:
             async for piece in run.stream_text(delta=True, debounce_by=None):
                 yield piece
 
-    def prepare() -> None:
-        agent()
-        app.index()
-
     return replace(
-        pydantic_ai(),
-        question=_QUESTION,
-        ask=lambda question: _asked(answer(question), ending),
-        prepare=prepare,
+        _streamed(answer, ending), prepare=lambda: (agent(), app.index()), chunks=pydantic_ai().chunks
     )
 
 

@@ -10,8 +10,6 @@ import sys
 
 from tests.recordings.applications.application import Application, Json, complete
 
-__all__ = ["ENDPOINT", "SERVICE_NAME", "two_services"]
-
 ENDPOINT = "RECORDING_OTLP_ENDPOINT"
 """Set by the recorder: where the second process exports to."""
 SERVICE_NAME = "RECORDING_SERVICE_NAME"

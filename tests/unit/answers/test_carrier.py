@@ -16,7 +16,6 @@ from ragtrace.model import (
     AttributeValue,
     Evaluation,
     Intermediate,
-    JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     MetricResult,
@@ -24,7 +23,6 @@ from ragtrace.model import (
     Provenance,
     RagRecord,
     Sample,
-    SkipReason,
     Verdict,
     VerdictLabel,
     content_sha256,
@@ -37,7 +35,6 @@ from tests.unit.traces.builders import (
     MS,
     START_NS,
     a_claim,
-    a_failure,
     a_record,
     a_result,
     a_span,
@@ -186,14 +183,6 @@ def test_carrier_without_content_shows_passages_of_the_answer() -> None:
     assert "passages of the answer" in version.notices[0]
 
 
-def renamed(span: Span, names: Mapping[str, str]) -> Span:
-    events = tuple(
-        replace(event, attributes={names.get(key, key): value for key, value in event.attributes.items()})
-        for event in span.events
-    )
-    return replace(span, events=events)
-
-
 def test_quote_that_is_not_in_the_chunk_any_more_is_unverified() -> None:
     record = a_record()
     chunk = replace(record.chunks[0], text="Orders can be returned within 60 days.")
@@ -201,14 +190,6 @@ def test_quote_that_is_not_in_the_chunk_any_more_is_unverified() -> None:
     first, _ = verdicts_of(version)
     assert (first.quote, first.quote_verified) == ("within 14 days", False)
     assert "1 quote is not in the chunks any more" in version.notices[0]
-
-
-def test_claim_beyond_the_end_of_the_answer_is_not_marked() -> None:
-    version = read(written(BAD, a_record()), replace(a_record(), answer="Orders can"))
-    assert [verdict.claim.start for verdict in verdicts_of(version)] == [0, None]
-    assert version.notices == (
-        "1 claim cannot be marked: the answer is shorter than the one that was judged",
-    )
 
 
 def test_record_that_changed_since_is_told() -> None:
@@ -260,47 +241,6 @@ def test_unreadable_score_is_a_failure_and_never_a_number(score: AttributeValue)
     assert version.notices[0] == "faithfulness: its carrier has no readable score"
 
 
-def test_carrier_without_events_has_the_scores_of_its_attributes() -> None:
-    evaluation = an_evaluation(a_result(score=0.25), a_failure("recall"), a_result(metric="x", score=0.75))
-    version = read(replace(written(evaluation, a_record()), events=()))
-    first, last, failure = sorted(
-        version.judged.evaluation.outcomes, key=lambda outcome: outcome.label == "error"
-    )
-    assert isinstance(first, MetricResult)
-    assert isinstance(last, MetricResult)
-    assert (first.score, first.label, last.score, last.label) == (0.25, "fail", 0.75, "pass")
-    assert isinstance(failure, MetricFailure)
-    assert failure.error_type == "judge_timeout"
-
-
-def test_a_skipped_metric_without_a_known_reason_is_noted() -> None:
-    evaluation = an_evaluation(
-        a_result(score=0.75), a_result(metric="recall", score=None, skip_reason=SkipReason.NO_REFERENCE)
-    )
-    span = renamed(written(evaluation, a_record()), {"ragtrace.eval.skip_reason": "another"})
-    events = tuple(
-        replace(event, attributes={**event.attributes, "gen_ai.evaluation.explanation": "nobody knows"})
-        for event in span.events
-    )
-    version = read(replace(span, events=events))
-    assert version.judged.evaluation.results[1].skip_reason is None
-    assert version.notices == ("recall was skipped, and the carrier does not say why",)
-
-
-def test_cut_chunk_id_is_the_chunks_own() -> None:
-    long_id = "s3://bucket/" + "x" * 300
-    record = replace(a_record(), chunks=(replace(a_record().chunks[0], id=long_id),))
-    evaluation = an_evaluation(a_result(a_claim(0, VerdictLabel.SUPPORTED, chunk_ids=(long_id,))))
-    (verdict,) = verdicts_of(read(written(evaluation, record), record))
-    assert (verdict.chunk_ids, verdict.quote_verified) == ((long_id,), True)
-
-
-def test_cut_texts_are_told() -> None:
-    evaluation = an_evaluation(a_result(a_claim(0, VerdictLabel.SUPPORTED, text="word " * 1_000)))
-    version = read(written(evaluation, a_record()))
-    assert version.notices == ("1 verdict has a text that was cut at 1,800 bytes",)
-
-
 KEYS = st.sampled_from(
     sorted(
         {
@@ -339,10 +279,3 @@ def _numbers(attributes: Mapping[str, AttributeValue]) -> set[float]:
         except (TypeError, ValueError):
             continue
     return found
-
-
-def test_verdicts_that_people_gave_are_still_theirs_when_read_back() -> None:
-    people = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
-    evaluation = replace(an_evaluation(a_result()), judge=people)
-    read = read_carrier(written(evaluation, a_record()), a_record()).judged.evaluation
-    assert read.judge == people

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ragtrace import semconv
 from ragtrace.answers.summary import GivenFeedback, feedback_in
 from ragtrace.model import AttributeValue
@@ -28,27 +26,18 @@ def said(number: int = 1, *, parent: str | None = None, **told: AttributeValue) 
     )
 
 
-@pytest.mark.parametrize(
-    ("told", "thumbs"),
-    [
-        ({"label": "up"}, "up"),
-        ({"label": "down", "score": 1.0}, "down"),
-        ({"score": 1.0}, "up"),
-        ({"score": 0.2}, "down"),
-    ],
-    ids=["up", "a label beside a score", "high score", "low score"],
-)
-def test_feedback_is_up_or_down(told: dict[str, AttributeValue], thumbs: str) -> None:
-    assert list(feedback_in([said(parent=span_id(9), **told)])) == [GivenFeedback(span_id(9), thumbs)]
+TOLD: list[tuple[dict[str, AttributeValue], list[str]]] = [
+    ({"label": "up"}, ["up"]),
+    ({"label": "down", "score": 1.0}, ["down"]),
+    ({"score": 1.0}, ["up"]),
+    ({"score": 0.2}, ["down"]),
+    *(({name: value}, []) for name, value in (("comment", "so-so"), ("score", 0.5), ("label", "sideways"))),
+]
 
 
-@pytest.mark.parametrize(
-    "told", [{"comment": "so-so"}, {"score": 0.5}, {"score": "high"}, {"label": "sideways"}], ids=str
-)
-def test_feedback_that_is_neither_is_none(told: dict[str, AttributeValue]) -> None:
-    assert list(feedback_in([said(**told)])) == []
-
-
-def test_last_feedback_comes_last_and_may_name_only_the_trace() -> None:
+def test_feedback_is_up_or_down_or_none_and_the_last_comes_last() -> None:
+    for told, thumbs in TOLD:
+        found = [given.thumbs for given in feedback_in([said(parent=span_id(9), **told)])]
+        assert found == thumbs, told
     spans = [said(2, label="down"), said(1, label="up")]
     assert list(feedback_in(spans)) == [GivenFeedback("", "up"), GivenFeedback("", "down")]

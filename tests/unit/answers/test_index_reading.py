@@ -7,15 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from ragtrace.answers.index import AnswerIndex, open_index
-from ragtrace.answers.index_rows import INDEX_TABLES, forget, put
-from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
+from ragtrace.answers.index import AnswerIndex
+from ragtrace.answers.index_rows import INDEX_TABLES, put
+from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
 from ragtrace.sql import SqliteDb, open_temporary
-from ragtrace.stats import Weighed, weighted_mean
-from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
+from tests.unit.answers.rows import a_row
 
 
 def empty_index(*, limit_s: float = 10) -> tuple[SqliteDb, AnswerIndex]:
@@ -43,14 +42,14 @@ def numbers(rows: tuple[AnswerSummary, ...] | list[AnswerSummary]) -> list[int]:
 
 @pytest.mark.slow
 async def test_sessions_are_listed_in_linear_work_though_one_has_most_of_the_answers() -> None:
-    steps, most = 0, 20_000  # thousands of instructions: 800 a row
+    steps, most = 0, 3_000  # thousands of instructions: 800 a row
 
     def count() -> bool:
         nonlocal steps
         steps += 1
         return steps > most
 
-    rows = [a_row(n, minute=n % 50, session="s" if n > 50 else f"s{n}") for n in range(26_000)]
+    rows = [a_row(n, minute=n % 50, session="s" if n > 50 else f"s{n}") for n in range(3_900)]
     index = index_of(*rows, steps=count)
     found, after, pages = list[str](), None, 0
     while pages == 0 or after is not None:
@@ -64,8 +63,8 @@ async def test_sessions_are_listed_in_linear_work_though_one_has_most_of_the_ans
 @pytest.mark.slow
 async def test_search_that_takes_too_long_is_cut_and_goes_on_to_the_end() -> None:
     rows = [
-        a_row(n, minute=n % 50, session="s", chunks=VerdictCounts(relevant=int(n > 20_000)))
-        for n in range(21_000)
+        a_row(n, minute=n % 50, session="s", chunks=VerdictCounts(relevant=int(n > 2_000)))
+        for n in range(2_100)
     ]
     index = index_of(*rows, limit_s=-1)
     chosen = AnswerFilter(verdict=VerdictLabel.RELEVANT)  # few, and found by no index
@@ -79,8 +78,8 @@ async def test_search_that_takes_too_long_is_cut_and_goes_on_to_the_end() -> Non
         if page.next is None:
             break
         after = page.next
-    assert sorted(numbers(found)) == list(range(20_001, 21_000))
-    assert cuts > 100
+    assert sorted(numbers(found)) == list(range(2_001, 2_100))
+    assert cuts > 9
 
 
 async def test_cursor_of_another_list_is_refused_with_a_way_on() -> None:
@@ -92,61 +91,11 @@ async def test_cursor_of_another_list_is_refused_with_a_way_on() -> None:
         await index.page(AnswerFilter(), after="é?")
 
 
-async def test_trace_id_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="hexadecimal"):
-        await index_of().page(AnswerFilter(trace_id="the one"))
-
-
-async def test_tenant_sees_only_its_own_answers() -> None:
-    index = index_of(a_row(1, tenant="a", trace=5), a_row(1, tenant="b", trace=5, session="s"), a_row(2))
-    of_a = TrafficScope(tenant="a")
-    assert [row.key.tenant for row in (await index.page(AnswerFilter(scope=of_a))).answers] == ["a"]
-    assert [row.key.tenant for row in await index.versions(a_row(1, tenant="a", trace=5).key)] == ["a"]
-    assert await index.session("s", tenant="a") == []
-    assert (await index.page(AnswerFilter(scope=TrafficScope(tenant="c")))).answers == ()
-    assert (await index.sums(TrafficScope(tenant="c"))).answers == 0
-    assert (await index.sums(TrafficScope(tenant=""))).answers == 1
-
-
-async def test_versions_have_the_valid_evaluation_first_though_the_answer_moved() -> None:
-    old = a_row(1, trace=9, carrier=1)
-    new = a_row(2, trace=9, carrier=2, supersedes=1)
-    index = index_of(new, old)
-    assert [row.carrier_span_id for row in await index.versions(old.key)] == [hex_id(2), hex_id(1)]
-    assert [row.carrier_span_id for row in (await index.page(AnswerFilter())).answers] == [hex_id(2)]
-
-
 @pytest.mark.slow
 async def test_names_beyond_the_bound_are_counted_together() -> None:
     index = index_of(*(a_row(n, model=f"model-{n}") for n in range(1_005)))
     models = await index.values("model", TrafficScope(), limit=2_000)
     assert (len(models), models["(others)"]) == (1_001, 5)
-
-
-@pytest.mark.slow
-async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> None:
-    rows = [
-        a_row(n, (n * 7919 % 101) / 100, trace=n // 3, minute=n * 20, probability=(0.1, 0.5, 1.0)[n % 3])
-        for n in range(2_000)
-    ]
-    (trend,) = await index_of(*rows).trends(["faithfulness"], TrafficScope(), period_ns=24 * HOUR_NS)
-    exact = weighted_mean(
-        Weighed(row.metrics[0].score or 0.0, row.probability, row.key.trace_id) for row in rows
-    )
-    assert exact is not None
-    assert trend.whole.mean is not None
-    assert trend.whole.mean.mean == pytest.approx(exact.mean, abs=1e-6)
-    half, exact_half = (mean.high - mean.low for mean in (trend.whole.mean, exact))
-    assert half == pytest.approx(exact_half, rel=0.05)  # traces that begin before midnight and end after it
-
-
-@pytest.mark.slow
-async def test_every_yields_all_answers_in_order() -> None:
-    index = open_index()
-    await index.add(a_row(n, minute=n) for n in range(2_500))
-    found = [row async for row in index.every(AnswerFilter(), sort=SortBy.OLDEST)]
-    assert numbers(found) == list(range(2_500))
-    await index.aclose()
 
 
 async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:
@@ -165,17 +114,6 @@ async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_the
     assert numbers((await index.arrivals(chosen, after=frozenset())).answers) == [0, 5, 4]
 
 
-async def test_arrivals_after_the_newest_was_forgotten_go_on() -> None:
-    db, index = empty_index()
-    put(db, a_row(1, minute=30))
-    put(db, a_row(2, minute=1))
-    position = (await index.arrivals(AnswerFilter())).position
-    forget(db, before_ns=NOON_NS + 2 * 60 * 10**9, most_rows=100, at_once=100)
-    position = (await index.arrivals(AnswerFilter(), after=position)).position
-    put(db, a_row(3, minute=40))
-    assert numbers((await index.arrivals(AnswerFilter(), after=position)).answers) == [3]
-
-
 async def test_arrival_that_is_seen_after_one_with_a_larger_number_is_not_lost() -> None:
     db, index = empty_index()
     for number in (1, 2):
@@ -191,3 +129,12 @@ async def test_arrival_that_is_seen_after_one_with_a_larger_number_is_not_lost()
     for statement in move:  # as if its writer had taken the number first and committed last
         db.execute(statement, (5, 10))
     assert numbers((await index.arrivals(AnswerFilter(), after=position)).answers) == [3]
+
+
+def test_names_that_no_database_holds_are_kept_nearly() -> None:
+    db, _ = empty_index()
+    put(db, a_row(1, service="a\0b", blame="\ud800", session="s" * 300))
+    ((service, blame, session),) = db.execute(
+        "SELECT service, blame, session FROM answer_row JOIN answer_stream ON answer_stream.id = stream"
+    )
+    assert (service, blame, session) == ("a\ufffdb", "?", "s" * 200)

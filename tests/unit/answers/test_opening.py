@@ -18,9 +18,8 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
-from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanLink, Trace
 from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
@@ -59,16 +58,6 @@ def a_carrier(evaluation: Evaluation = BAD, *, supersedes: str | None = None, mo
     )
 
 
-def later(evaluation: Evaluation, version: str, seconds: int) -> Evaluation:
-    (result,) = evaluation.results
-    return replace(
-        evaluation,
-        outcomes=(replace(result, evaluator_version=version),),
-        evaluator_version=version,
-        started_at_ns=evaluation.started_at_ns + seconds * 10**9,
-    )
-
-
 def test_answer_has_its_record_its_trace_and_its_evaluation() -> None:
     opened = open_answer(trace_of(a_carrier()), the_key(), RULES, read_from="a test")
     assert opened.record == the_record()
@@ -80,26 +69,6 @@ def test_answer_has_its_record_its_trace_and_its_evaluation() -> None:
     assert version.carrier == a_carrier()
     (result,) = version.judged.evaluation.results
     assert result.verdicts[0].label is VerdictLabel.CONTRADICTED
-
-
-def test_revision_comes_first_and_the_superseded_version_is_kept() -> None:
-    first = a_carrier()
-    second = a_carrier(later(BAD, "2", 60), supersedes=first.span_id)
-    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
-    assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
-        (second.span_id, True),
-        (first.span_id, False),
-    ]
-
-
-def test_answer_held_back_is_opened_with_its_record() -> None:
-    key, made = the_key(), a_carrier(mode="hold")
-    spans = decode(add_to_spans(encode(SPANS), {key.span_id: encode_addition(addition_of(made))}))
-    opened = open_answer(Trace.of(TRACE_ID, spans), key, RULES, read_from="a test")
-    assert opened.record == the_record()
-    (version,) = opened.versions
-    assert [result.score for result in version.judged.evaluation.results] == [0.5]
-    assert version.evaluation_id == made.span_id
 
 
 def test_claims_are_shown_if_the_record_cannot_be_read_any_more() -> None:
@@ -146,52 +115,10 @@ def test_feedback_on_the_answer_or_on_its_trace_is_there() -> None:
     assert len(opened.versions) == 1
 
 
-def test_review_is_what_a_person_says_and_no_evaluation() -> None:
-    said = feedback(0xFC, the_key().span_id)
-    review = replace(
-        said,
-        name="review supported",
-        scope=Scope(name="ragtrace.evaluation"),
-        attributes={
-            "openinference.span.kind": "EVALUATOR",
-            "ragtrace.review.label": "supported",
-            "ragtrace.target.span_id": the_key().span_id,
-        },
-    )
-    opened = open_answer(trace_of(a_carrier(), review), the_key(), RULES, read_from="a test")
-    assert [span.span_id for span in opened.feedback] == [review.span_id]
-    assert len(opened.versions) == 1
-
-
 def of_tenant(span: Span, tenant: str) -> Span:
     return replace(
         span, resource=Resource(attributes={**span.resource.attributes, "ragtrace.tenant": tenant})
     )
-
-
-def test_spans_of_another_tenant_under_the_same_ids_are_left_out() -> None:
-    own = [of_tenant(span, "acme") for span in (*SPANS, a_carrier())]
-    other = of_tenant(replace(feedback(0xFA, the_key().span_id), name="secret"), "other")
-    forged = of_tenant(
-        replace(a_carrier(later(BAD, "9", 99)), span_id="9" * 16, name="evaluation pass"), "other"
-    )
-    opened = open_answer(
-        Trace.of(TRACE_ID, (*own, other, forged)), the_key("acme"), RULES, read_from="a test"
-    )
-    assert len(opened.versions) == 1
-    assert not opened.feedback
-    assert opened.trace is not None
-    assert not [span for span in opened.trace.spans if span.name == "secret"]
-    with pytest.raises(AnswerGone):
-        open_answer(Trace.of(TRACE_ID, own), the_key("other"), RULES, read_from="a test")
-
-
-def test_carriers_that_supersede_each_other_are_all_shown() -> None:
-    first, second = a_carrier(), a_carrier(later(BAD, "2", 60))
-    first = replace(first, attributes={**first.attributes, "ragtrace.eval.supersedes": second.span_id})
-    second = replace(second, attributes={**second.attributes, "ragtrace.eval.supersedes": first.span_id})
-    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
-    assert [version.is_valid for version in opened.versions] == [False, False]
 
 
 OWNERS = st.sampled_from(["acme", "other", None])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from ragtrace.answers.rows import ReportLine, answer_row, is_report, read_line, report_lines
+from ragtrace.answers.rows import ReportLine, answer_row, read_line
 from ragtrace.errors import InputError
 from ragtrace.model import JudgedAnswer, Sample
 from ragtrace.text import one_json_line
@@ -65,17 +64,6 @@ def test_what_is_no_line_of_a_report_is_told_without_quoting_it(line: bytes, sai
     with pytest.raises(InputError) as raised:
         read_line(ReportLine("report.jsonl, line 7", line))
     assert str(raised.value) == f"report.jsonl, line 7: {said}"
-
-
-def test_report_is_told_from_other_files() -> None:
-    assert is_report(line_of(judged_answers.judged(3)).text)
-    assert not is_report(b'{"resourceSpans": []}')
-    assert not is_report(b'{"question": "How?", "answer": "So."}')
-
-
-def test_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        list(report_lines(tmp_path / "report.jsonl"))
 
 
 def test_what_no_page_can_show_is_replaced() -> None:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from google.protobuf.json_format import MessageToDict
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answers.summary import AnswerSummary, key_of
-from ragtrace.errors import ReadError
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, VerdictLabel
 from ragtrace.reports import RunEnd, RunInfo, open_report
 from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
-from ragtrace.traces.trace import Scope, Span, Trace
+from ragtrace.traces.trace import Span, Trace
 from tests.rag_spans import START_NS, rag_trace
-from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
 DAY_NS = 86_400 * 10**9
@@ -92,32 +83,6 @@ async def test_file_is_searched_for_carriers_of_both_modes(tmp_path: Path) -> No
     assert summaries == []
 
 
-async def test_held_answer_has_the_same_summary_as_its_carrier(tmp_path: Path) -> None:
-    (held,), _ = await found(a_file(tmp_path, judged_trace(1, mode="hold")))
-    (appended,), _ = await found(a_file(tmp_path, judged_trace(1)))
-    assert replace(held, judged_ns=0) == replace(appended, judged_ns=0)
-
-
-async def test_feedback_is_on_the_summary_of_its_answer(tmp_path: Path) -> None:
-    spans = judged_trace(1)
-    thumb = Span(
-        trace_id=spans[0].trace_id,
-        span_id="00000000000000fb",
-        parent_span_id=spans[-1].parent_span_id,
-        name="feedback down",
-        start_ns=START_NS + DAY_NS,
-        end_ns=START_NS + DAY_NS,
-        attributes={
-            "openinference.span.kind": "EVALUATOR",
-            "ragtrace.feedback.name": "thumbs",
-            "ragtrace.feedback.label": "down",
-        },
-        scope=Scope(name="ragtrace"),
-    )
-    (summary,), _ = await found(a_file(tmp_path, (*spans, thumb)))
-    assert summary.feedback == "down"
-
-
 async def test_part_of_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     address = a_file(tmp_path, judged_trace(1), judged_trace(2), more='{"resourceSpans": 7}')
     summaries, progress = await found(address)
@@ -143,58 +108,3 @@ async def test_report_is_searched_by_the_time_of_its_answers(tmp_path: Path) -> 
     }
     assert (progress.unread, progress.is_done) == (1, True)
     assert "line 4: is not JSON" in progress.first_fault
-
-
-def tempo(
-    spans: tuple[Span, ...], *, broken: frozenset[str] = frozenset(), limit: int = 500
-) -> Callable[[str], HttpAnswer]:
-    """Answer as a Tempo does that has these traces, and cannot read some."""
-    ids = list(dict.fromkeys(span.trace_id for span in spans))
-
-    def reply(path: str) -> HttpAnswer:
-        if path.startswith("/api/search"):
-            return _json({"traces": [{"traceID": trace_id} for trace_id in ids]})
-        trace_id = path.rpartition("/")[2]
-        if trace_id in broken:
-            return HttpAnswer(status=422, body=b"a bad block")
-        own = [span for span in spans if span.trace_id == trace_id]
-        return _json({"trace": MessageToDict(ExportTraceServiceRequest.FromString(encode(own)))})
-
-    return reply
-
-
-def _json(tree: Any) -> HttpAnswer:
-    return HttpAnswer(body=json.dumps(tree).encode())
-
-
-async def test_trace_that_a_back_end_cannot_read_is_told_and_the_others_are_found() -> None:
-    traces = [judged_trace(number) for number in range(5)]
-    spans = tuple(span for trace in traces for span in trace)
-    with http_server(tempo(spans, broken=frozenset({traces[3][0].trace_id}))) as server:
-        summaries, progress = await found(
-            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 60 * 10**9
-        )
-    assert len({summary.key for summary in summaries}) == 4
-    assert progress.unread == 1
-    assert "a bad block" in progress.first_fault
-    assert (progress.searched_to_ns, progress.share) == (START_NS + 60 * 10**9, 1.0)
-
-
-async def test_back_end_that_fails_says_how_far_the_search_came() -> None:
-    told: list[SearchProgress] = []
-    with http_server(tempo(judged_trace(1), broken=frozenset({judged_trace(1)[0].trace_id}))) as server:
-        search = find_answers(
-            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + DAY_NS, on_progress=told.append
-        )
-        with pytest.raises(ReadError, match="a bad block"):
-            assert [summary async for summary in search] == []
-    assert not any(progress.is_done for progress in told)
-
-
-async def test_tempo_is_asked_for_carriers_of_every_schema_version() -> None:
-    with http_server(tempo(judged_trace(1))) as server:
-        await found(f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 10**9, service='a "shop"')
-    path = next(path for path, _, _ in server.requests if path.startswith("/api/search"))
-    assert (
-        "ragtrace.schema.version+%21%3D+nil+%26%26+resource.service.name+%3D+%22a+%5C%22shop%5C%22%22" in path
-    )

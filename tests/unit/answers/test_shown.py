@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.answers.shown import MarkedPassage, pieces, shown_answer
-from ragtrace.model import Chunk, Claim, Verdict, VerdictLabel
-from tests.unit.reports.judged_answers import a_verdict, judged, of_outcome, result
+from ragtrace.model import Claim, Verdict, VerdictLabel
+from tests.unit.reports.judged_answers import of_outcome, result
 
 marks = st.builds(
     MarkedPassage, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
@@ -39,20 +39,6 @@ def test_overlapping_marks_name_every_claim_over_a_passage_the_worst_first() -> 
     ]
 
 
-def test_what_is_folded_can_be_unfolded() -> None:
-    text = "".join(chr(97 + number % 26) for number in range(5_000))
-    assert "".join(piece.hidden + piece.text for piece in pieces(text, [])) == text
-
-
-def test_a_claim_that_two_metrics_use_is_shown_once_with_both() -> None:
-    verdict = a_verdict(VerdictLabel.SUPPORTED)
-    both = (result(1.0, verdict=verdict), result(0.0, verdict=verdict, metric="hallucination"))
-    shown = shown_answer(of_outcome(*both))
-    assert [(claim.number, claim.metrics) for claim in shown.claims] == [
-        (1, ("faithfulness", "hallucination"))
-    ]
-
-
 def test_of_thousands_of_claims_the_worst_are_shown_in_the_order_of_the_answer() -> None:
     found = result(0.5)
     verdicts = tuple(
@@ -65,19 +51,3 @@ def test_of_thousands_of_claims_the_worst_are_shown_in_the_order_of_the_answer()
     shown = shown_answer(of_outcome(replace(found, verdicts=verdicts)), most_claims=4)
     assert [claim.number for claim in shown.claims] == [1, 8, 1_008, 2_008]
     assert shown.more_claims == 2_996
-
-
-def test_a_chunk_names_the_claims_that_cite_it_and_quotes_are_marked_in_the_first_of_them() -> None:
-    found = judged(verdict=replace(a_verdict(VerdictLabel.SUPPORTED), chunk_ids=("a", "b"), quote="14 days"))
-    chunks = (
-        Chunk(id="a", text="Within 14 days.", rank=0),
-        Chunk(id="b", text="14 days.", rank=1),
-        Chunk(id="c", text="No.", rank=2),
-    )
-    shown = shown_answer(replace(found, record=replace(found.record, chunks=chunks)))
-    assert [chunk.cited_by for chunk in shown.chunks] == [(1,), (1,), ()]
-    assert [[piece.text for piece in chunk.pieces if piece.label] for chunk in shown.chunks] == [
-        ["14 days"],
-        [],
-        [],
-    ]

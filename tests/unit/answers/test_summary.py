@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import VERDICTS
-from ragtrace.answers.summary import AnswerSummary, key_of, summary_of_judged
+from ragtrace.answers.summary import AnswerSummary, summary_of_judged
 from ragtrace.model import (
     AttributeValue,
     Diagnosis,
@@ -22,12 +22,11 @@ from ragtrace.model import (
     MetricResult,
     Sample,
     SkipReason,
-    VerdictCounts,
     VerdictLabel,
 )
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.otlp import decode, encode
-from ragtrace.traces.trace import Resource, Scope, Span
+from ragtrace.traces.trace import Span
 from tests.unit.traces.builders import (
     START_NS,
     TRACE_ID,
@@ -36,7 +35,6 @@ from tests.unit.traces.builders import (
     a_failure,
     a_record,
     a_result,
-    a_target,
     an_evaluation,
     span_id,
 )
@@ -80,39 +78,6 @@ def test_carrier_tells_everything_about_its_answer_but_the_content() -> None:
         ("faithfulness", 0.5, "higher_is_better"),
         ("hallucination", 0.5, "lower_is_better"),
     ]
-
-
-def test_tenant_is_that_of_the_resource() -> None:
-    span = replace(a_carrier(), resource=Resource(attributes={"ragtrace.tenant": "acme"}))
-    assert summarized(span).key.tenant == "acme"
-
-
-def test_claims_are_counted_once_though_two_metrics_judge_them_and_events_are_cut() -> None:
-    claims = [a_claim(index, VerdictLabel.SUPPORTED) for index in range(200)]
-    evaluation = an_evaluation(a_result(*claims, metric="groundedness"), a_result(*claims, score=1.0))
-    assert summarized(a_carrier(evaluation)).claims == VerdictCounts(supported=200)
-
-
-def test_sentences_of_the_reference_are_no_claims() -> None:
-    recall = a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="reference"), metric="context_recall")
-    assert summarized(a_carrier(an_evaluation(recall))).claims == VerdictCounts()
-
-
-def test_skipped_answer_has_the_reason_and_a_failed_one_the_type_of_its_error() -> None:
-    skipped = an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CLAIMS))
-    assert (summarized(a_carrier(skipped)).label, summarized(a_carrier(skipped)).reason) == (
-        "skipped",
-        "no_claims",
-    )
-    failed = summarized(a_carrier(an_evaluation(a_failure())))
-    assert (failed.label, failed.reason) == ("error", "judge_timeout")
-
-
-def test_span_that_is_no_carrier_has_no_summary() -> None:
-    carried = a_carrier()
-    assert summary_of(replace(carried, scope=Scope(name="app"), attributes={})) is None
-    assert summary_of(replace(carried, attributes={})) is None
-    assert summary_of(replace(carried, scope=Scope())) is not None  # Phoenix keeps no scopes
 
 
 def test_newer_schema_is_read_as_far_as_it_is_known() -> None:
@@ -180,24 +145,6 @@ def test_judged_answer_and_its_carrier_have_the_same_summary(
     told = summary_of(decode(encode([span]))[0])
     assert told is not None
     assert summary_of_judged(answer) == replace(told, question=a_record().question or "")
-
-
-@given(evaluations)
-def test_back_end_may_reorder_attributes_and_events(evaluation: Evaluation) -> None:
-    span = a_carrier(evaluation)
-    reordered = replace(
-        span, attributes=dict(reversed(list(span.attributes.items()))), events=tuple(reversed(span.events))
-    )
-    assert summary_of(reordered) == summary_of(span)
-
-
-@pytest.mark.parametrize("is_traced", [True, False], ids=["from a trace", "from a row"])
-def test_key_of_a_record_is_that_of_its_summary(is_traced: bool) -> None:
-    record = replace(a_record(), target=a_target() if is_traced else None)
-    summary = summary_of_judged(JudgedAnswer(record=record, evaluation=BAD))
-    assert summary.key == key_of(record)
-    assert (len(summary.key.trace_id), len(summary.key.span_id)) == (32, 16)
-    assert (summary.probability, summary.rule) == (1.0, "")
 
 
 SUPPORTED, CONTRADICTED, UNJUDGED = (

@@ -15,7 +15,7 @@ from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.langfuse import LangfuseReader
-from ragtrace.errors import ReadError, SendRefused, SendRejected, SendRetryable
+from ragtrace.errors import ReadError
 from ragtrace.model import RagRecord, Sample
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.attach import AttachOptions, carrier
@@ -24,7 +24,7 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span, Trace
 from tests.unit.backends.langfuse_server import langfuse_v3, langfuse_v4, observation_of
 from tests.unit.backends.servers import HttpAnswer, http_server
-from tests.unit.traces.builders import a_failure, a_record, a_result, an_evaluation
+from tests.unit.traces.builders import a_failure, a_result, an_evaluation
 from tests.unit.traces.recordings import all_recordings
 
 KEYS = ConnectionSettings(basic=("pk-lf-1", "sk-lf-2"))
@@ -82,36 +82,24 @@ OLD_TRACE = {
     "output": "It lasts 24 months.",
     "sessionId": "session-7",
 }
+OLD: dict[str, Any] = {"traceId": OLD_TRACE["id"], "parentObservationId": None, "level": "DEFAULT"}
 OLD_OBSERVATIONS = [
-    {
+    OLD
+    | {
         "id": "obs-1",
-        "traceId": OLD_TRACE["id"],
-        "parentObservationId": None,
         "type": "RETRIEVER",
         "name": "search",
-        "startTime": "2026-11-20T10:00:00.100Z",
-        "endTime": "2026-11-20T10:00:00.200Z",
         "input": "warranty",
-        "output": [{"id": "faq-1", "page_content": "The warranty lasts 24 months."}],
         "model": None,
         "metadata": None,
-        "level": "DEFAULT",
-    },
-    {
-        "id": "obs-2",
-        "traceId": OLD_TRACE["id"],
-        "parentObservationId": None,
-        "type": "GENERATION",
-        "name": "answer",
-        "startTime": "2026-11-20T10:00:00.300Z",
-        "endTime": None,
-        "input": [{"role": "user", "content": "How long is the warranty?"}],
-        "output": {"role": "assistant", "content": "It lasts 24 months."},
-        "model": "gpt-4o-mini",
-        "promptVersion": 3,
-        "metadata": {},
-        "level": "DEFAULT",
-    },
+    }
+    | {"startTime": "2026-11-20T10:00:00.100Z", "endTime": "2026-11-20T10:00:00.200Z"}
+    | {"output": [{"id": "faq-1", "page_content": "The warranty lasts 24 months."}]},
+    OLD
+    | {"id": "obs-2", "type": "GENERATION", "name": "answer", "model": "gpt-4o-mini", "promptVersion": 3}
+    | {"startTime": "2026-11-20T10:00:00.300Z", "endTime": None, "metadata": {}}
+    | {"input": [{"role": "user", "content": "How long is the warranty?"}]}
+    | {"output": {"role": "assistant", "content": "It lasts 24 months."}},
 ]
 
 
@@ -162,20 +150,6 @@ async def test_scores_name_trace_and_observation_as_langfuse_does() -> None:
     assert score["metadata"][semconv.EVALUATION_LABEL] == "fail"
 
 
-async def test_scores_of_an_old_trace_stand_on_the_trace_by_its_own_id() -> None:
-    trace = await got(langfuse_v3(OLD_TRACE, OLD_OBSERVATIONS), OLD_TRACE["id"])
-    (_, _, score), _ = await sent(verdict_on(trace))
-    assert score["traceId"] == OLD_TRACE["id"]
-    assert "observationId" not in score
-
-
-async def test_failure_is_a_word_and_never_a_number() -> None:
-    trace = await got(langfuse_v3(OLD_TRACE, OLD_OBSERVATIONS), OLD_TRACE["id"])
-    scores = {score["name"]: score for _, _, score in await sent(verdict_on(trace, failing=True))}
-    failed = scores["context_precision.label"]
-    assert (failed["value"], failed["dataType"]) == ("error", "CATEGORICAL")
-
-
 @VERSIONS
 async def test_what_was_scored_before_is_known_again(version: Version) -> None:
     spans = recorded("langfuse.langfuse-langchain")
@@ -195,16 +169,6 @@ async def test_what_was_scored_before_is_known_again(version: Version) -> None:
     assert known.attributes[semconv.EVAL_STARTED_AT] == verdict.attributes[semconv.EVAL_STARTED_AT]
 
 
-async def test_search_follows_page_numbers_in_version_3() -> None:
-    with http_server(langfuse_v3(OLD_TRACE, [])) as server:
-        async with aclosing(LangfuseReader(server.url)) as reader:
-            page = await reader.search(replace(DAY, tags={"environment": "prod"}))
-    assert (list(page.found), page.is_cut) == (["another", OLD_TRACE["id"]], False)
-    asked = server.requests[-1][0]
-    assert "fromTimestamp=1970-01-01T00%3A00%3A00.000Z&toTimestamp=1970-01-02T00%3A00%3A00.000Z" in asked
-    assert "environment=prod&page=2" in asked
-
-
 async def test_search_follows_cursors_in_version_4() -> None:
     spans = recorded("langfuse.langfuse-langchain")
     trace_id = spans[0].trace_id
@@ -214,14 +178,6 @@ async def test_search_follows_cursors_in_version_4() -> None:
             named = await reader.search(replace(DAY, operation="VectorStoreRetriever"))
     assert list(roots.found) == list(named.found) == [trace_id]
     assert sum("name=VectorStoreRetriever" in path for path, _, _ in server.requests) == len(spans)
-
-
-async def test_more_traces_than_fit_into_a_page_are_parted_down_to_a_second() -> None:
-    with http_server(langfuse_v3(OLD_TRACE, [])) as server:
-        async with aclosing(LangfuseReader(server.url, traces_at_once=1)) as reader:
-            assert (await reader.search(DAY)).is_cut
-            moment = await reader.search(replace(DAY, until_ns=10**9))
-    assert (len(moment.found), moment.is_cut) == (2, False)
 
 
 @pytest.mark.parametrize("query", [replace(DAY, service="shop"), replace(DAY, tags={"tier": "gold"})])
@@ -248,22 +204,3 @@ async def test_other_answers_are_read_errors(answer: HttpAnswer, said: str) -> N
         async with aclosing(LangfuseReader(server.url)) as reader:
             with pytest.raises(ReadError, match=said):
                 await reader.get("1")
-
-
-@pytest.mark.parametrize(("status", "error"), [(429, SendRetryable), (401, SendRefused), (400, SendRejected)])
-async def test_answers_of_langfuse_are_sorted_for_the_sender(status: int, error: type[Exception]) -> None:
-    evaluation = an_evaluation(a_result())
-    sample = Sample(rule="ratio", rate=1, probability=1)
-    verdict = carrier(evaluation, a_record(), sample=sample, options=AttachOptions(), now_ns=2 * 10**18)
-    with pytest.raises(error) as raised:
-        await sent(verdict, HttpAnswer(status=status, headers={"retry-after": "7"}))
-    if isinstance(raised.value, SendRetryable):
-        assert raised.value.retry_after_s == 7
-
-
-async def test_keys_are_tried_before_there_is_anything_to_send() -> None:
-    with http_server(lambda _: HttpAnswer(status=401)) as server:
-        async with aclosing(open_carrier_sink(f"langfuse:{server.url}", access=KEYS)) as sink:
-            with pytest.raises(SendRefused, match="answered 401"):
-                await sink.send(b"")
-    assert server.requests[0][0] == "/api/public/projects"

@@ -18,11 +18,9 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.backends import OtlpFileReader, OtlpFileSink, open_reader
-from ragtrace.errors import InputError, ReadError, SendRejected, SendRetryable
+from ragtrace.backends import OtlpFileReader, OtlpFileSink
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace
-from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
 
 # ruff: noqa: ASYNC240 -- nothing else runs in these tests' event loops
@@ -48,24 +46,10 @@ async def read(path: Path) -> list[Trace]:
     return [trace async for trace in OtlpFileReader(path).traces()]
 
 
-async def test_each_request_is_one_line_of_otlp_json(path: Path) -> None:
-    await write(path, FIRST, SECOND)
-    assert path.read_text() == f"{encode_json([FIRST])}\n{encode_json([SECOND])}\n"
-
-
 async def test_what_was_written_is_read_back_from_a_folder_that_was_made(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "traces.jsonl"
     await write(path, FIRST, SECOND)
     assert await read(path) == [a_trace(FIRST, SECOND)]
-
-
-async def test_many_senders_at_once_write_whole_lines(path: Path) -> None:
-    sink = OtlpFileSink(path)
-    spans = [a_span(number) for number in range(1, 40)]
-    async with asyncio.TaskGroup() as group:
-        for span in spans:
-            group.create_task(sink.send(encode([span])))
-    assert await read(path) == [a_trace(*spans)]
 
 
 @pytest.mark.parametrize("length", [1, 5, 16, 200])
@@ -77,89 +61,11 @@ async def test_line_that_a_crash_cut_is_taken_back(path: Path, length: int) -> N
     assert path.read_bytes() == whole + encode_json([THIRD]).encode() + b"\n"
 
 
-async def test_line_without_its_line_break_is_kept(path: Path) -> None:
-    path.write_text(encode_json([FIRST]))
-    await write(path, SECOND)
-    assert await read(path) == [a_trace(FIRST, SECOND)]
-
-
-async def test_text_of_another_program_is_left_alone(path: Path) -> None:
-    path.write_text("# notes")
-    await write(path, FIRST)
-    assert path.read_text().splitlines()[0] == "# notes"
-
-
 async def test_spans_that_come_again_are_not_doubled(path: Path) -> None:
     await write(path, FIRST, SECOND, FIRST)
     await write(path, FIRST, SECOND)  # as after a crash
     await OtlpFileSink(path).send(encode([FIRST, SECOND, THIRD]))
     assert path.read_text().splitlines() == [encode_json([span]) for span in (FIRST, SECOND, THIRD)]
-
-
-async def test_a_line_longer_than_the_tail_is_remembered(path: Path) -> None:
-    large = a_span(9, attributes={"text": "x" * 3_000_000})
-    await write(path, FIRST, large)
-    await write(path, large)
-    assert len(path.read_text().splitlines()) == 2
-
-
-async def test_lines_longer_than_the_tail_are_mended_too(path: Path) -> None:
-    large = a_span(9, attributes={"text": "x" * 3_000_000})
-    await write(path, FIRST)
-    whole = path.read_bytes()
-    path.write_bytes(whole + encode_json([large]).encode()[:-5])
-    await write(path, FIRST, large)
-    assert path.read_bytes() == whole + encode_json([large]).encode() + b"\n"
-
-
-async def test_bytes_that_are_no_otlp_are_rejected(path: Path) -> None:
-    with pytest.raises(SendRejected, match="accepts only OTLP requests"):
-        await OtlpFileSink(path).send(b"\xff\xff")
-    assert not path.exists()
-
-
-async def test_place_that_cannot_be_written_is_retryable(tmp_path: Path) -> None:
-    sink = OtlpFileSink(tmp_path)
-    with pytest.raises(SendRetryable, match="cannot be written"):
-        await sink.send(encode([FIRST]))
-
-
-async def test_trace_is_found_by_its_id(path: Path) -> None:
-    other = Trace.of("1" * 32, [])
-    await write(path, FIRST, SECOND)
-    reader = open_reader(f"otlp-file:{path}")
-    assert await reader.get(TRACE_ID.upper()) == a_trace(FIRST, SECOND)
-    assert await reader.get(other.trace_id) is None
-    await reader.aclose()
-
-
-@pytest.mark.parametrize(
-    "bad", [b"{", b"\xff\xfe", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}', b"[]"]
-)
-async def test_bad_line_is_named_with_file_and_number(path: Path, bad: bytes) -> None:
-    path.write_bytes(encode_json([FIRST]).encode() + b"\n\n" + bad + b"\n")
-    with pytest.raises(InputError, match=r"traces\.jsonl, line 3: "):
-        await read(path)
-
-
-async def test_missing_file_is_a_read_error(path: Path) -> None:
-    with pytest.raises(ReadError, match="cannot be read: No such file"):
-        await read(path)
-
-
-async def test_traces_end_with_their_last_spans(path: Path) -> None:
-    other = replace(a_span(7), trace_id=OTHER_ID)
-    await write(path, FIRST, other, SECOND)
-    assert await read(path) == [Trace.of(OTHER_ID, [other]), a_trace(FIRST, SECOND)]
-
-
-async def test_what_is_appended_while_the_file_is_read_is_left_alone(path: Path) -> None:
-    await write(path, FIRST)
-    found = []
-    async for trace in OtlpFileReader(path).traces():
-        found.append(trace)
-        await write(path, SECOND)
-    assert found == [a_trace(FIRST)]
 
 
 @pytest.mark.slow
@@ -186,29 +92,6 @@ async def test_pipe_is_read_too(tmp_path: Path) -> None:
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, encode_json([FIRST, SECOND])))
     assert await read(pipe) == [a_trace(FIRST, SECOND)]
     await writing
-
-
-async def test_empty_file_and_foreign_signals_hold_no_traces(path: Path) -> None:
-    path.write_text(json.dumps({"resourceLogs": []}) + "\n\n")
-    assert await read(path) == []
-
-
-@pytest.mark.parametrize("form", ["lines", "gzip", "several lines", "protobuf"])
-async def test_trace_is_the_same_however_often_it_is_asked_for(form: str, tmp_path: Path) -> None:
-    traces = [rag_trace(number) for number in range(3)]
-    lines = "\n".join(encode_json(spans) for spans in traces)
-    content = {
-        "lines": lines.encode(),
-        "gzip": gzip.compress(lines.encode()),
-        "several lines": json.dumps(json.loads(encode_json(traces[1])), indent=2).encode(),
-        "protobuf": encode(traces[1]),
-    }[form]
-    (tmp_path / "a.jsonl").write_bytes(content)
-    (tmp_path / "b.jsonl").write_text(encode_json(traces[1][:1]))
-    async with aclosing(OtlpFileReader(tmp_path)) as reader:
-        asked = [await reader.get(traces[1][0].trace_id) for _ in range(3)]
-        assert await reader.get("f" * 32) is None
-    assert asked[0] == asked[1] == asked[2] == Trace.of(traces[1][0].trace_id, traces[1])
 
 
 async def test_a_file_that_grew_or_was_written_again_is_looked_at_again(path: Path) -> None:
@@ -281,28 +164,9 @@ async def test_trace_is_read_in_every_form(form: str, tmp_path: Path) -> None:
     assert await OtlpFileReader(tmp_path / "traces").get(ROOT.trace_id) == a_trace(ROOT, CHILD)
 
 
-async def test_spans_of_a_trace_in_several_files_of_a_folder_are_one_trace(tmp_path: Path) -> None:
-    (tmp_path / "2026").mkdir()
-    (tmp_path / "2026" / "traces-1.jsonl.gz").write_bytes(gzip.compress(encode_json([ROOT]).encode()))
-    (tmp_path / "traces-2.bin").write_bytes(encode([CHILD]))
-    (tmp_path / ".partial").write_bytes(b"nonsense")
-    assert await read_all(tmp_path) == [a_trace(ROOT, CHILD)]
-
-
 async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json_lines())))
     assert await read_all(Path("-")) == [a_trace(ROOT, CHILD)]
-
-
-@pytest.mark.parametrize("form", ["gzip of JSON", "messages with lengths", "zstd of JSON"])
-async def test_file_that_is_cut_off_is_told_and_the_rest_is_read(form: str, tmp_path: Path) -> None:
-    (tmp_path / "a-cut").write_bytes(FORMS[form][:-30])
-    (tmp_path / "b-whole").write_bytes(json_lines())
-    with pytest.raises(InputError, match="a-cut"):
-        await read_all(tmp_path)
-    faults: list[str] = []
-    assert await read_all(tmp_path, faults) == [a_trace(ROOT, CHILD)]
-    assert len(faults) == 1
 
 
 async def test_bad_lines_are_told_and_the_others_read(tmp_path: Path) -> None:

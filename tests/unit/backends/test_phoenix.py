@@ -12,9 +12,7 @@ import pytest
 from ragtrace import semconv
 from ragtrace.backends import open_carrier_sink, open_reader, open_sink
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.errors import ConfigError, ReadError, SendRefused, SendRejected, SendRetryable
-from ragtrace.ports import TraceQuery
 from ragtrace.traces.trace import StatusCode, Trace
 from tests.unit.backends.servers import HttpAnswer, http_server
 
@@ -110,24 +108,6 @@ async def test_attributes_are_as_they_were_sent(stored: dict[str, Any], sent: di
     assert trace.spans[0].attributes == {**sent, semconv.OI_KIND: "CHAIN"}
 
 
-async def test_ids_that_otlp_cannot_hold_are_kept_beside_others() -> None:
-    trace = await got(
-        phoenix(a_stored_span(context={"trace_id": "my-trace", "span_id": "step/1"})), "my-trace"
-    )
-    assert trace is not None
-    (span,) = trace.spans
-    assert (len(span.trace_id), len(span.span_id)) == (32, 16)
-    assert span.resource.attributes[semconv.ORIGINAL_TRACE_ID] == "my-trace"
-    assert span.resource.attributes[semconv.ORIGINAL_SPAN_ID] == "step/1"
-
-
-async def test_annotations_of_others_are_no_carriers() -> None:
-    thumb = {"span_id": SPAN_ID, "name": "thumbs", "result": {"score": 1}, "metadata": None, "identifier": ""}
-    trace = await got(phoenix(a_stored_span(), annotations=_page([thumb])))
-    assert trace is not None
-    assert len(trace.spans) == 1
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -144,19 +124,6 @@ async def test_annotations_of_others_are_no_carriers() -> None:
 async def test_other_answers_are_read_errors(answer: HttpAnswer, said: str) -> None:
     with pytest.raises(ReadError, match=said):
         await got(lambda _: answer)
-
-
-async def test_trace_that_cannot_be_read_leaves_the_others_to_be_read_one_by_one() -> None:
-    broken = {"context": {"trace_id": TRACE_ID}}
-
-    def reply(path: str) -> HttpAnswer:
-        is_list = path.startswith("/v1/projects/UHJv/traces")
-        return _page([{"trace_id": TRACE_ID}]) if is_list else phoenix(broken)(path)
-
-    with http_server(reply) as server:
-        async with aclosing(PhoenixReader(server.url)) as reader:
-            page = await reader.search(TraceQuery(since_ns=0, until_ns=10**9))
-    assert page.found == {TRACE_ID: None}
 
 
 @pytest.mark.parametrize(

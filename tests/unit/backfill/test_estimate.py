@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
 from ragtrace.budget import Price, Prices
 from ragtrace.compat.tool import ToolPrompted, tool_named
-from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
+from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
-from ragtrace.model import JudgedAnswer, JudgeIdentity, Usage
+from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.trace import Trace
@@ -36,17 +34,6 @@ class PaidJudge(ScriptedJudge):
 def answers(number: int) -> list[Trace]:
     texts = (RIGHT, WRONG, f"{RIGHT} {WRONG} Refunds take 5 working days.")
     return [rag_trace(each, texts[each % 3] * (1 + each % 4)) for each in range(number)]
-
-
-class Passing:
-    """Time that passes when somebody looks: a judge in this process may take none that counts."""
-
-    def __init__(self) -> None:
-        self._now_ns = 0
-
-    def now_ns(self) -> int:
-        self._now_ns += 5_000_000
-        return self._now_ns
 
 
 async def plan(
@@ -97,15 +84,6 @@ async def test_sizes_tell_what_a_run_takes_without_asking_the_judge() -> None:
     assert holds(estimate.usd, PRICES.cost_usd(spent, judge.identity) or 0.0)
 
 
-async def test_planted_claims_and_the_form_of_the_reply_are_a_part_of_the_size() -> None:
-    model, code = PaidJudge(), ScriptedJudge()
-    likely = (await plan(answers(3), model)).estimate.input_tokens
-    await backfill(StoredTraces(*answers(3)), MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=code))
-    without = sum(len(request.system + request.user) for request in code.requests) / 4.4
-    assert likely is not None
-    assert likely.likely > without * 1.1
-
-
 async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(run: ResumableRun) -> None:
     judge, alone, sink = PaidJudge(), PaidJudge(), MemorySink()
     planned = await plan(answers(20), judge, pilot=6, run=run)
@@ -122,86 +100,6 @@ async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(r
     assert holds(planned.estimate.calls, len(alone.requests))
 
 
-@pytest.mark.slow
-async def test_a_larger_pilot_holds_a_smaller_one_and_is_not_the_first_of_the_source() -> None:
-    drawn: dict[int, set[str]] = {}
-    for pilot in (5, 10):
-        ids = drawn.setdefault(pilot, set())
-
-        def note(answer: JudgedAnswer, ids: set[str] = ids) -> None:
-            ids.add(answer.record.id)
-
-        stored = StoredTraces(*answers(40))
-        await dry_run(
-            stored, evaluator=Evaluator(metrics=METRICS, judge=PaidJudge()), pilot=pilot, on_evaluated=note
-        )
-    assert (len(drawn[5]), len(drawn[10])) == (5, 10)
-    assert drawn[5] < drawn[10]
-    assert not drawn[10] <= {f"{trace.trace_id}:{1:016x}" for trace in answers(10)}
-
-
-async def test_a_pilot_of_everything_leaves_nothing_open() -> None:
-    planned = await plan(answers(8), pilot=100)
-    spent, estimate = planned.pilot.usage, planned.estimate
-    assert estimate.pilot == estimate.records == 8
-    assert estimate.calls == EstimateRange(low=spent.calls, likely=spent.calls, high=spent.calls)
-    assert estimate.usd is not None
-    assert (
-        estimate.usd.low == estimate.usd.high == pytest.approx(PRICES.cost_usd(spent, PaidJudge().identity))
-    )
-
-
-@pytest.mark.slow
-async def test_a_larger_pilot_says_more() -> None:
-    widths = []
-    for pilot in (10, 40):
-        calls = (await plan(answers(60), pilot=pilot)).estimate.output_tokens
-        assert calls is not None
-        widths.append(calls.high - calls.low)
-    assert widths[1] < widths[0] / 2
-
-
-async def test_a_judge_without_a_price_costs_nobody_knows_what() -> None:
-    nothing = Prices(as_of="", models={})
-    for pilot in (0, 5):
-        estimate = (await plan(answers(9), pilot=pilot, prices=nothing)).estimate
-        assert estimate.usd is None
-        assert estimate.calls is not None
-
-
-async def test_a_provider_that_counts_no_tokens_leaves_them_and_the_cost_unknown() -> None:
-    silent = PaidJudge(Script(usage={"input_tokens": 0, "output_tokens": 0}))
-    estimate = (await plan(answers(9), silent, pilot=5)).estimate
-    assert (estimate.input_tokens, estimate.output_tokens, estimate.usd) == (None, None, None)
-    assert estimate.calls is not None
-
-
-async def test_a_judge_that_computes_takes_nothing() -> None:
-    estimate = (await plan(answers(9), ScriptedJudge())).estimate
-    assert estimate.records == 9
-    for interval in (estimate.calls, estimate.input_tokens, estimate.usd):
-        assert interval is not None
-        assert astuple(interval) == (0, 0, 0)
-    nothing = (await plan([rag_trace(0, None)], pilot=5)).estimate
-    assert (nothing.records, nothing.pilot) == (0, 0)
-    assert nothing.calls == EstimateRange(low=0, likely=0, high=0)
-
-
-async def test_a_pilot_that_nobody_answered_tells_nothing_and_says_why() -> None:
-    planned = await plan(answers(9), PaidJudge(Script(error="judge_refused")), pilot=5)
-    assert (planned.pilot.failed, planned.pilot.is_clean) == ({"judge_refused": 5}, False)
-    assert (planned.estimate.calls, planned.estimate.usd) == (None, None)
-
-
-async def test_a_pilot_without_budget_stops() -> None:
-    def refuse(_: JudgeRequest[FreeText]) -> JudgeReply[FreeText]:
-        raise JudgeOverBudget("nothing left")
-
-    planned = await plan(answers(9), PaidJudge(refuse), pilot=5)
-    assert (planned.pilot.over_budget, planned.pilot.left) == ("nothing left", 5)
-    assert planned.estimate.calls is None
-
-
 async def test_prompts_of_other_tools_need_a_pilot() -> None:
     def reply(request: JudgeRequest[FreeText]) -> JudgeReply[FreeText]:
         texts = {"statements": ["It is so."]} if "statements" in request.step else {"statements": []}
@@ -215,34 +113,3 @@ async def test_prompts_of_other_tools_need_a_pilot() -> None:
     from_pilot = (await plan(answers(9), PaidJudge(reply), metrics=ragas, pilot=5)).estimate
     assert from_pilot.input_tokens is not None
     assert from_pilot.input_tokens.low > 0
-
-
-async def test_where_replies_are_kept_what_is_repeated_may_cost_nothing(tmp_path: Path) -> None:
-    file = CacheFile(CacheSettings(path=tmp_path / "judge.db"))
-    judge, stored = cached(PaidJudge(), file), [rag_trace(each, RIGHT) for each in range(12)]
-    estimate = (await plan(stored, judge)).estimate
-    assert estimate.records == 1
-    assert estimate.calls == EstimateRange(low=0, likely=2, high=36)
-    await judge.aclose()
-
-
-async def test_the_dearer_of_two_judges_bounds_the_cost() -> None:
-    class Dear(PaidJudge):
-        @property
-        def identity(self) -> JudgeIdentity:
-            return JudgeIdentity(provider="paid", model="dear")
-
-    dear = {"paid": {**PRICES.models["paid"], "dear": Price(input=100.0, output=400.0)}}
-    both = Prices(as_of="", models=dear)
-    alone = (await plan(answers(3), prices=both)).estimate.usd
-    beside = (await plan(answers(3), prices=both, second_judge=Dear())).estimate.usd
-    assert alone is not None
-    assert beside is not None
-    assert (beside.low, beside.high) == (alone.low, pytest.approx(100 * alone.high))
-
-
-@pytest.mark.parametrize("pilot", [0, 5])
-async def test_how_long_others_let_a_request_wait_nobody_tells(run: ResumableRun, pilot: int) -> None:
-    waiting = replace(run, leaves_waiting=True)
-    assert (await plan(answers(9), run=waiting)).estimate.seconds is None
-    assert (await plan(answers(9), pilot=pilot, clock=Passing())).estimate.seconds is not None

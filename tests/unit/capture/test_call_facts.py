@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.trace import set_span_in_context
 
 import ragtrace
 from ragtrace import semconv
@@ -66,16 +65,6 @@ def test_facts_are_told_anywhere_below_the_call(recorded: Any) -> None:
     assert semconv.SESSION_ID not in recorded.span("retrieval").attributes
 
 
-def test_the_innermost_call_is_the_current_one(recorded: Any) -> None:
-    assert ragtrace.current() is None
-    with ragtrace.rag("outer") as outer:
-        with ragtrace.rag("inner") as inner, ragtrace.generation(model="m"):
-            assert ragtrace.current() is inner
-        assert ragtrace.current() is outer
-    assert ragtrace.current() is None
-    ragtrace.update(session_id="of no call")
-
-
 @pytest.mark.parametrize("wanted", ["sesion", "session"])
 def test_an_id_is_never_the_text_of_its_setting(
     recorded: Any, caplog: pytest.LogCaptureFixture, wanted: str
@@ -90,16 +79,6 @@ def test_an_id_is_never_the_text_of_its_setting(
     assert len(warned) == (wanted == "sesion")
 
 
-def test_a_fact_of_keyword_arguments_is_found(recorded: Any) -> None:
-    @ragtrace.rag(session_id="thread_id", user_id="user")
-    def ask(**kwargs: Any) -> str:
-        return "Ada"
-
-    ask(question="Who?", thread_id="c9")
-    assert recorded.span("rag").attributes[semconv.SESSION_ID] == "c9"
-    assert semconv.USER_ID not in recorded.span("rag").attributes
-
-
 def test_a_hook_that_fails_costs_its_fact_only(recorded: Any) -> None:
     @ragtrace.rag(session_id=lambda question: 1 // 0, user_id=lambda question: "ada")
     def ask(question: str) -> str:
@@ -107,20 +86,6 @@ def test_a_hook_that_fails_costs_its_fact_only(recorded: Any) -> None:
 
     assert ask("Who?") == "Ada"
     assert facts_of(recorded) == {semconv.USER_ID: "ada"}
-
-
-def test_each_call_of_a_decorated_function_has_its_own_facts(recorded: Any) -> None:
-    @ragtrace.rag(tags=["web"])
-    def ask(question: str, more: bool) -> str:
-        if more:
-            ragtrace.update(tags=["more"], session_id="s1")
-        return "Ada"
-
-    ask("Who?", True)
-    ask("Who?", False)
-    first, second = (span.attributes for span in recorded.spans)
-    assert (first[semconv.TAGS], second[semconv.TAGS]) == (("web", "more"), ("web",))
-    assert semconv.SESSION_ID not in second
 
 
 @pytest.mark.parametrize(
@@ -148,9 +113,3 @@ def test_a_parent_is_a_call_or_any_span(recorded: Any, helper: Any, as_call: boo
     assert inner.parent == (call.span if as_call else request).get_span_context()
     assert recorded.spans[-1].name == "request"
     assert recorded.spans[-2].parent == request.get_span_context()
-
-
-def test_what_is_no_span_is_no_parent(recorded: Any) -> None:
-    with ragtrace.retrieval(parent=set_span_in_context):  # type: ignore[arg-type]
-        pass
-    assert recorded.span("retrieval").parent is None

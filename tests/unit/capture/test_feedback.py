@@ -66,22 +66,6 @@ def test_feedback_on_a_trace_id_alone_is_a_span_without_a_parent_in_that_trace(r
     assert recorded.span("rag").context.trace_id != span.context.trace_id
 
 
-def test_feedback_takes_a_span_of_the_application(recorded: Recorded) -> None:
-    with recorded.provider.get_tracer("app").start_as_current_span("ask") as span:
-        pass
-    assert ragtrace.feedback(span, thumbs=False)
-    assert ragtrace.feedback(span.get_span_context(), thumbs=False)
-    assert [each.parent.span_id for each in recorded.spans[1:]] == [span.get_span_context().span_id] * 2
-
-
-@pytest.mark.parametrize(
-    ("thumbs", "label"), [("up", "up"), (True, "up"), ("down", "down"), (False, "down"), (None, None)]
-)
-def test_thumbs_are_a_word_or_a_truth_value(recorded: Recorded, thumbs: Any, label: str | None) -> None:
-    assert ragtrace.feedback(TRACE_ID, thumbs=thumbs, score=0)
-    assert the_feedback(recorded).attributes.get(semconv.FEEDBACK_LABEL) == label
-
-
 class Sulking:
     """Raises whatever is done with it."""
 
@@ -129,13 +113,6 @@ def test_a_value_that_raises_does_not_reach_the_application(recorded: Recorded, 
     before = statistics().errors_stopped
     assert ragtrace.feedback(TRACE_ID, **said) is False
     assert statistics().errors_stopped == before + 1
-
-
-def test_it_does_nothing_while_capture_is_off() -> None:
-    before = statistics()
-    assert ragtrace.feedback(TRACE_ID, thumbs="up") is False
-    assert ragtrace.feedback(an_answer(), thumbs="nonsense") is False
-    assert statistics() == before
 
 
 def test_a_comment_obeys_the_content_policy(recording: Callable[..., Recorded]) -> None:

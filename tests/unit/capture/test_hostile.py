@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import ragtrace
-from ragtrace import semconv
 
 
 class Failing(Exception):
@@ -175,33 +174,6 @@ def test_what_cannot_be_read_is_told_once_without_content_and_counted(
     assert len(caplog.messages) == len(set(caplog.messages)) <= 5
     assert "ragtrace: no text of a chunk was found in a value of type object" in caplog.messages
     assert "secret" not in caplog.text
-
-
-def test_after_uninstrument_and_instrument_it_is_told_again(
-    recording: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(2):
-        recording()
-        with ragtrace.retrieval(query="q") as search:
-            search.set_chunks([object()])
-    assert caplog.messages.count("ragtrace: no text of a chunk was found in a value of type object") == 2
-
-
-@pytest.mark.parametrize("make", [Endless, EndlessMapping, cyclic])
-def test_a_search_in_what_has_no_end_ends_without_an_error(recorded: Any, make: Callable[[], Any]) -> None:
-    before = ragtrace.statistics()
-    ragtrace.rag(lambda question: question)(make())
-    after = ragtrace.statistics()
-    assert (recorded.question, recorded.answer) == (None, None)
-    assert after.errors_stopped == before.errors_stopped
-    assert after.values_unread > before.values_unread
-
-
-def test_metadata_without_end_is_cut_and_marked(recorded: Any) -> None:
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks([{"id": "a", "text": "A", "metadata": {"tree": doubled()}}])
-    assert recorded.chunks[0]["truncated"] is True
-    assert recorded.span("retrieval").attributes[semconv.RAG_TRUNCATED] == ("context",)
 
 
 def completion(content: str) -> dict[str, Any]:

@@ -83,9 +83,3 @@ def test_it_is_the_sdk_s_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resource == sdk_s
     assert hash(resource) == hash(sdk_s)
     assert {sdk_s: 1}[resource] == 1
-
-
-def test_it_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    resource = pipeline.new_resource({})
-    monkeypatch.setattr(Resource, "__hash__", lambda _: pytest.fail("the attributes are written again"))
-    assert hash(resource) == hash(resource)

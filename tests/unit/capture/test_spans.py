@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 import ragtrace
 from ragtrace import Chunk, semconv
+from tests.unit.capture.conftest import recording_with
 
 
 def test_a_call_is_three_spans_of_one_trace(recorded: Any) -> None:
@@ -55,15 +55,6 @@ def test_question_answer_and_identities_stand_on_the_root(recorded: Any) -> None
     }
 
 
-def test_long_texts_also_stand_where_tempo_does_not_cut(recorded: Any) -> None:
-    question, answer = "é" * 1_000, "a" * 2_000
-    with ragtrace.rag(question=question) as call:
-        call.set_answer(answer)
-    attributes = recorded.span("rag").attributes
-    assert attributes[semconv.RAG_QUESTION] == (question,)
-    assert attributes[semconv.RAG_ANSWER] == (answer,)
-
-
 def test_metadata_is_searchable_and_bounded(recorded: Any) -> None:
     metadata = {"tenant": "a\x00", "tries": 2, "ratio": 0.5, "big": 2**70, "none": None}
     with ragtrace.rag(question="Who?", metadata=metadata | {f"k{index}": index for index in range(200)}):
@@ -103,39 +94,6 @@ def test_a_generation_carries_messages_usage_and_response(recorded: Any) -> None
 
 
 @dataclass
-class Human:
-    content: Any
-    type: str = "human"
-
-
-@pytest.mark.parametrize(
-    ("given", "role", "parts"),
-    [
-        ("Who?", "user", [{"type": "text", "content": "Who?"}]),
-        ([Human("Who?")], "user", [{"type": "text", "content": "Who?"}]),
-        (
-            [{"role": "user", "parts": [{"type": "text", "content": "Who?"}]}],
-            "user",
-            [{"type": "text", "content": "Who?"}],
-        ),
-        (
-            [{"role": "user", "content": [{"type": "text", "text": "Who?"}, {"type": "image_url"}]}],
-            "user",
-            [{"type": "text", "content": "Who?"}, {"type": "image_url"}],
-        ),
-        ([{"role": "assistant", "content": None, "tool_calls": []}], "assistant", []),
-        ([7], "user", []),
-    ],
-    ids=["string", "object", "parts", "content list", "no content", "nonsense"],
-)
-def test_messages_of_many_shapes_are_read(recorded: Any, given: Any, role: str, parts: list[Any]) -> None:
-    with ragtrace.generation(messages=given):
-        pass
-    written = json.loads(recorded.span("generation").attributes[semconv.INPUT_MESSAGES])
-    assert written == [{"role": role, "parts": parts}]
-
-
-@dataclass
 class Document:
     page_content: str
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -154,83 +112,33 @@ class NodeWithScore:
     score: float
 
 
-@pytest.mark.parametrize(
-    ("given", "written"),
-    [
-        (Chunk(id="a", text="T", score=0.5), {"id": "a", "score": 0.5, "content": "T"}),
-        ({"id": "a", "text": "T"}, {"id": "a", "content": "T"}),
-        ({"id": 1, "content": "T", "score": 1}, {"id": "1", "score": 1.0, "content": "T"}),
-        (
-            {"page_content": "T", "metadata": {"id": "a"}},
-            {"id": "a", "content": "T", "metadata": {"id": "a"}},
-        ),
-        (Document("T", id="a"), {"id": "a", "content": "T"}),
-        ((Document("T", id="a"), 0.25), {"id": "a", "score": 0.25, "content": "T"}),
-        (NodeWithScore(Node("T", "a"), 0.75), {"id": "a", "score": 0.75, "content": "T"}),
-        ("T", {"id": "e632b7095b0bf32c", "content": "T"}),
-        ({"id": "a", "text": "T", "score": float("nan")}, {"id": "a", "content": "T"}),
-        (object(), {"id": "unnamed-0"}),
-        (None, {"id": "unnamed-0"}),
-    ],
-    ids=[
-        *("Chunk", "mapping", "mapping with content", "id in metadata", "document", "pair"),
-        *("node with score", "string", "score is not a number", "no chunk", "None"),
-    ],
-)
-def test_chunks_of_many_shapes_are_read(recorded: Any, given: Any, written: dict[str, Any]) -> None:
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks([given])
-    assert recorded.chunks == [written]
-
-
 A, B = {"id": "a", "content": "A"}, {"id": "b", "content": "B"}
-
-
-@pytest.mark.parametrize(
-    ("given", "written"),
-    [
-        ("T", [{"id": "e632b7095b0bf32c", "content": "T"}]),
-        (A, [A]),
-        ((A, B), [A, B]),
-        ({"documents": [A, B]}, [A, B]),
-        ({"result": None, "hits": {"hits": [{"_id": "a", "_source": {"text": "A"}}]}}, [A]),
-        ([[A, B]], [A, B]),
-        ([["a", 0.5]], [{"id": "ca978112ca1bbdca", "score": 0.5, "content": "a"}]),
-        ([("a", "longer"), ("b", "longest")], [A | {"content": "longer"}, B | {"content": "longest"}]),
-        ([(7, "text", 0.25)], [{"id": "7", "content": "text"}]),
-        ({"ids": [["a"], ["b"]], "documents": [["A"], ["B"]]}, [A, B]),
-        ({"ids": ["a"], "documents": None}, [{"id": "a"}]),
-        ([{"id": "a", "content": [{"type": "text", "text": "A"}]}], [A]),
-        ([{"id": "a", "distance": 0.5, "payload": {"body": "A"}}], [A | {"distance": 0.5}]),
-        ([{"id": "a", "payload": {"body": "A", "page": 1}}], [A | {"metadata": {"page": 1}}]),
-    ],
-    ids=[
-        *("text", "one", "tuple", "held", "held deeper", "nested", "pair as a list", "rows", "row of table"),
-        *("columns", "no texts", "blocks", "distance", "payload"),
-    ],
+RESULTS: tuple[tuple[Any, Any], ...] = (
+    ([Chunk(id="a", text="A", score=0.5)], [A | {"score": 0.5}]),
+    ([{"id": 1, "content": "T", "score": 1}], [{"id": "1", "score": 1.0, "content": "T"}]),
+    ([{"page_content": "A", "metadata": {"id": "a"}}], [A | {"metadata": {"id": "a"}}]),
+    ([(Document("A", id="a"), 0.25)], [A | {"score": 0.25}]),
+    ([NodeWithScore(Node("A", "a"), 0.75)], [A | {"score": 0.75}]),
+    ([{"id": "a", "text": "A", "score": float("nan")}], [A]),
+    ([object()], [{"id": "unnamed-0"}]),
+    ("T", [{"id": "e632b7095b0bf32c", "content": "T"}]),
+    ({"documents": [A, B]}, [A, B]),
+    ({"result": None, "hits": {"hits": [{"_id": "a", "_source": {"text": "A"}}]}}, [A]),
+    ([["a", 0.5]], [{"id": "ca978112ca1bbdca", "score": 0.5, "content": "a"}]),
+    ([("a", "longer"), ("b", "longest")], [A | {"content": "longer"}, B | {"content": "longest"}]),
+    ([(7, "text", 0.25)], [{"id": "7", "content": "text"}]),
+    ({"ids": [["a"], ["b"]], "documents": [["A"], ["B"]]}, [A, B]),
+    ([{"id": "a", "content": [{"type": "text", "text": "A"}]}], [A]),
+    ([{"id": "a", "distance": 0.5, "payload": {"body": "A"}}], [A | {"distance": 0.5}]),
+    ([{"id": "a", "payload": {"body": "A", "page": 1}}], [A | {"metadata": {"page": 1}}]),
 )
-def test_results_of_many_shapes_are_read(recorded: Any, given: Any, written: list[Any]) -> None:
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks(given)
-    assert recorded.chunks == written
 
 
-def test_documents_in_the_genai_form_always_have_id_and_score(recorded: Any) -> None:
-    with ragtrace.retrieval(query="q", name="search") as search:
-        search.set_chunks([("scored", 0.5), "unscored"])
-    span = recorded.span("retrieval")
-    scored, unscored = json.loads(span.attributes[semconv.RETRIEVAL_DOCUMENTS])
-    assert span.name == "retrieval search"
-    assert (scored["score"], unscored["score"]) == (0.5, None)
-    assert [scored, {key: unscored[key] for key in ("id", "content")}] == recorded.chunks
-
-
-def test_an_iterator_of_chunks_is_left_to_the_application(recorded: Any) -> None:
-    chunks = iter(["a", "b"])
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks(chunks)
-    assert list(chunks) == ["a", "b"]
-    assert semconv.RAG_DOCUMENTS not in recorded.span("retrieval").attributes
+def test_results_of_many_shapes_are_read() -> None:
+    for given, written in RESULTS:
+        with recording_with() as recorded, ragtrace.retrieval(query="q") as search:
+            search.set_chunks(given)
+        assert recorded.chunks == written, given
 
 
 class Unspeakable:
@@ -252,22 +160,6 @@ def test_an_exception_is_recorded_and_passes_unchanged(recorded: Any) -> None:
     assert span.status.status_code is StatusCode.ERROR
     assert "secret" not in span.status.description
     assert [event.name for event in span.events] == ["exception"]
-
-
-async def test_concurrent_calls_keep_their_own_children(recorded: Any) -> None:
-    both_are_open = asyncio.Barrier(2)
-
-    async def ask(question: str) -> None:
-        async with ragtrace.rag(question=question):
-            await both_are_open.wait()
-            with ragtrace.retrieval(query=question):
-                pass
-
-    await asyncio.gather(ask("a"), ask("b"))
-    roots = {span.context.span_id: span for span in recorded.spans if span.parent is None}
-    for search in (span for span in recorded.spans if span.parent is not None):
-        root = roots[search.parent.span_id]
-        assert search.attributes[semconv.RETRIEVAL_QUERY] in root.attributes[semconv.INPUT_MESSAGES]
 
 
 def test_a_call_that_is_not_sampled_costs_no_serialisation_and_is_not_exported() -> None:

@@ -119,19 +119,3 @@ def test_a_worker_that_outlives_the_call_is_no_part_of_it_nor_its_pool(recorded:
     inside = dict.fromkeys(("early", "pooled"), root.context)
     outside = dict.fromkeys((None, "late", "outside"))
     assert parents == {**inside, **outside, "of a request": request.get_span_context()}
-
-
-def test_what_a_thread_raises_and_returns_is_its_own(recorded: Any) -> None:
-    def fail() -> None:
-        raise LookupError("nothing")
-
-    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(divmod, 7, 2).result() == (3, 1)
-        with pytest.raises(LookupError, match="nothing"):
-            pool.submit(fail).result()
-        thread = threading.Thread(target=search, args=("refunds",))
-        thread.start()
-        with pytest.raises(RuntimeError, match="once"):
-            thread.start()
-        thread.join()
-        assert "run" not in vars(thread)

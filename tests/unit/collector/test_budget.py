@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragtrace.budget import (
     Budget,
     BudgetStatus,
-    CostEstimator,
-    ExceededLimit,
     Limit,
     Period,
-    Price,
     Spend,
 )
-from ragtrace.model import Usage
-from ragtrace_collector.store.budget import reserve
-from ragtrace_collector.store.sqlite import SCHEMA
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
@@ -36,18 +27,8 @@ def ns(text: str) -> int:
 NOON: Final = ns("2026-02-27T12:00:30")
 
 
-@pytest.fixture
-def db() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(SCHEMA)
-    return connection
-
-
 def budget(**limits: Limit) -> Budget:
     return Budget(name="live", limits={Period(name): limit for name, limit in limits.items()})
-
-
-ONE = Spend(calls=1)
 
 
 @pytest.mark.parametrize(
@@ -62,35 +43,6 @@ def test_windows_begin_where_utc_does(period: Period, start: str, end: str) -> N
     window = period.window(NOON)
     assert (window.start_ns, window.end_ns) == (ns(start), ns(end))
     assert period.window(window.end_ns).start_ns == window.end_ns
-
-
-def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) -> None:
-    live = budget(minute=Limit(calls=1), month=Limit(calls=1))
-    reserve(db, live, ONE, now_ns=NOON)
-    refusal = reserve(db, live, ONE, now_ns=NOON)
-    assert isinstance(refusal, ExceededLimit)
-    assert refusal.limit == "month_calls"
-
-
-def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection) -> None:
-    live = budget(day=Limit(calls=1))
-    for day in range(500):
-        reserve(db, live, ONE, now_ns=NOON + day * DAY)
-    (rows,) = db.execute("SELECT count(*) FROM spent").fetchone()
-    assert rows == 400
-
-
-@given(used=st.floats(0, 1), elapsed=st.floats(0, 1))
-def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, elapsed: float) -> None:
-    most = 10**9
-    window = Period.DAY.window(NOON)
-    now_ns = window.start_ns + int(elapsed * DAY)
-    spent = {window: Spend(tokens=round(used * most))}
-    share = BudgetStatus(budget=budget(day=Limit(tokens=most)), spent=spent).share_to_sample(now_ns)
-    assert 0 <= share <= 1
-    assert share == 0 or used < 1
-    if used < elapsed - 1e-6:
-        assert share == pytest.approx(1)
 
 
 @pytest.mark.parametrize("demand", [1.5, 4, 20])
@@ -108,18 +60,3 @@ def test_with_the_share_to_sample_the_spending_keeps_to_the_clock_and_uses_most_
             assert spent < most
         assert spent / most <= window.elapsed(now_ns) + 0.1 + demand / steps
     assert spent > 0.9 * most
-
-
-def test_a_judge_that_takes_more_than_estimated_is_estimated_higher_from_then_on() -> None:
-    cost_estimator, largest = CostEstimator(price=None), Usage(calls=1, input_tokens=60, output_tokens=40)
-    first = cost_estimator.estimate(largest)
-    cost_estimator.actual(Usage(calls=2, input_tokens=120, output_tokens=180), first)
-    assert (first.tokens, cost_estimator.estimate(largest).tokens) == (100, 300)
-
-
-def test_where_the_endpoint_does_not_say_what_it_took_the_estimate_counts() -> None:
-    cost_estimator = CostEstimator(price=Price(input=1.0, output=2.0))
-    estimate = cost_estimator.estimate(Usage(calls=1, input_tokens=1000, output_tokens=500))
-    assert estimate == Spend(calls=1, tokens=1500, usd_nano=2_000_000)
-    assert cost_estimator.actual(Usage(calls=1), estimate) == estimate
-    assert cost_estimator.actual(Usage(), estimate) == Spend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -29,24 +28,13 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
     [
         ("sample: {ration: 1}\n" + EXPORT, "unknown key `sample.ration`: did you mean `ratio`?"),
         ("export: [{endpoint: a:1, headrs: {}}]", "unknown key `export[0].headrs`: did you mean `headers`?"),
-        ("recieve: {}\n" + EXPORT, "unknown key `recieve`: did you mean `receive`?"),
         ("assemble: {quiet_period: 5}\n" + EXPORT, "`assemble.quiet_period`: write a duration with its unit"),
         ("receive: {grpc: 4317}\n" + EXPORT, "`receive.grpc`: write host:port"),
         ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
         ("receive: {kafka: {}}\n" + EXPORT, "`receive.kafka.brokers` is missing"),
-        ("receive: {kafka: {brokers: []}}\n" + EXPORT, "`receive.kafka.brokers`: name at least 1"),
-        ("receive: {kafka: {brokers: kafka}}\n" + EXPORT, "`receive.kafka.brokers[0]`: write host:port"),
-        (
-            "receive: {kafka: {brokers: 'k:9092', topics: [a, 'b*']}}\n" + EXPORT,
-            "`receive.kafka.topics[1]`: write the name of a topic",
-        ),
         (
             "receive: {kafka: {brokers: 'k:9092', topics: [a, b], dead_letter: b}}\n" + EXPORT,
             "`receive.kafka`: `dead_letter` of 'a' is one of `topics`",
-        ),
-        (
-            "receive: {kafka: {brokers: 'k:9092', dead_letter: '{topics}.dead'}}\n" + EXPORT,
-            "`receive.kafka.dead_letter`: write the name of a topic",
         ),
         (
             "receive: {kafka: {brokers: 'k:9092', options: {enable.auto.commit: 'true'}}}\n" + EXPORT,
@@ -57,7 +45,6 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             " options: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN}}}\n" + EXPORT,
             "`receive`: `kafka.options` would send the password readable to other machines",
         ),
-        ("receive: {kafka: {brokers: 'k:9092', encoding: jaeger}}\n" + EXPORT, "`receive.kafka.encoding`: "),
         ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
         ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: write 1 or less"),
         ("sample: {rules: [{name: a}]}\n" + EXPORT, "`sample.rules[0]`: say which answers: service, status"),
@@ -71,20 +58,11 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`sample.rules`: 'a' names two rules",
         ),
         (
-            "sample: {rules: [{name: a, model: {matches: b}}]}\n" + EXPORT,
-            "`sample.rules[0].model`: compare with a text",
-        ),
-        (
             "sample: {rules: [{name: a, model: '/(/'}]}\n" + EXPORT,
             "`sample.rules[0].model`: '/(/' is no regular expression",
         ),
         ("sample: {limit: {}}\n" + EXPORT, "`sample.limit`: write `answers`, `per_tenant` or both"),
-        (
-            "sample: {neighbours: {below: 2}}\n" + EXPORT,
-            "`sample.neighbours.below`: write 1 or less",
-        ),
         ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
-        ("export: [{endpoint: 'logs:http://localhost:4328'}]", "this collector's own receiver: a loop"),
         ("export: [{endpoint: a:1}, {endpoint: a:1}]", "names an endpoint twice"),
         (
             "export: [{endpoint: '${env:NOWHERE}'}]",
@@ -96,34 +74,32 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ),
         ("judge: {timeout: 0s}\n" + EXPORT, "`judge.timeout`: write a duration longer than zero"),
         ("export: [{endpoint: a:1, headers: {'a b': c}}]", "`export[0].headers`: header 1 cannot be sent"),
-        ('export: [{endpoint: a:1, headers: {a: "b\\nc"}}]', "`export[0].headers`: header 1 cannot be sent"),
-        ("export: [{endpoint: a:1, headers: {a: é}}]", "`export[0].headers`: header 1 cannot be sent"),
         (
             "evaluate: {metrics: [{name: faithfulness}, {name: faithfulness, threshold: 1}]}\n" + EXPORT,
             "`evaluate.metrics`: 'faithfulness' is named twice",
         ),
-        (
-            "judge: {second: {use: a, bse_url: b}}\n" + EXPORT,
-            "`judge.second.bse_url`: did you mean `base_url`",
-        ),
-        ("judge: {second: {}}\n" + EXPORT, "`judge.second.use` is missing"),
-        ("judge: {second: {use: a, base_url: b}}\n" + EXPORT, "`judge.second.base_url`: write a URL such as"),
-        ("judge: {sentinel_rate: 2}\n" + EXPORT, "`judge.sentinel_rate`: write 1 or less"),
         (
             "evaluate: {metrics: [{name: faithfulness, peer_prompts: true}]}\n" + EXPORT,
             "`evaluate.metrics[0]`: `peer_prompts` needs a `profile`",
         ),
         ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: choose `auto`, `json` or `logprobs`"),
         (
-            "evaluate: {metrics: [{name: rag_score, prompt: {}}]}\n" + EXPORT,
-            "unknown key `evaluate.metrics[0].prompt`: did you mean `prompts`?",
-        ),
-        (
             "sample: {rules: [{name: b, attributes: {a: [[1]]}}]}\n" + EXPORT,
             "`sample.rules[0].attributes.a`: compare with a text",
         ),
+        ("sample: {ratio: 0.5, suspicion: {to: 0.5}}\n" + EXPORT, "is not above `ratio`"),
+        ("sample: {suspicion: {}}\n" + EXPORT, "is not above `ratio` (1)"),
+        ("attach: {mode: hold}\n" + EXPORT, "forward: true"),
+        (
+            "attach: {mode: hold, hold_timeout: 1s}\nexport: [{endpoint: a:1, forward: true}]",
+            "hold_timeout",
+        ),
+        ("export: [{endpoint: 'phoenix:http://host:6006', forward: true}]", "accept evaluations only"),
+        (
+            f"store: {{encryption_keys: [{'A' * 43}=]}}\njudge: {{cache: judge.db}}\n" + EXPORT,
+            "`judge.cache` keeps replies",
+        ),
         ("a: &a [*a]", "nested too deep"),
-        ("a: " + "[" * 5_000, "nested too deep"),
         ("[]", "must hold keys such as `judge:`; it holds a list"),
         ("", "it holds nothing"),
         ("a: [", "not YAML"),
@@ -161,15 +137,6 @@ def test_a_secret_of_the_environment_is_taken_as_it_is(secret: str) -> None:
     assert headers["key"].get_secret_value() == secret
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("500ms", timedelta(milliseconds=500)), ("1.5s", timedelta(seconds=1.5)), ("2h", timedelta(hours=2))],
-)
-def test_durations_have_units(text: str, expected: timedelta) -> None:
-    config = parse_config(f"drain_timeout: {text}\n{EXPORT}", where="my.yaml", environ={})
-    assert config.drain_timeout == expected
-
-
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read"):
         load_config(tmp_path / "missing.yaml")
@@ -184,36 +151,16 @@ def test_metrics_second_judge_and_cache_may_be_written_as_one_text() -> None:
     assert config.judge.cache == Path("j.db")
 
 
-def test_a_change_below_a_store_that_is_an_address_leaves_the_address() -> None:
-    text, changes = "store: postgresql://ragtrace@db/ragtrace\n" + EXPORT, [("store.retention", "3d")]
-    config = parse_config(text, where="my.yaml", environ={}, changes=changes)
-    assert (config.store.path, config.store.retention.days) == (None, 3)
-
-
-def test_a_metric_may_be_measured_under_two_profiles() -> None:
-    text = "evaluate: {metrics: [faithfulness, {name: faithfulness, profile: deepeval-4}]}\n"
-    assert len(parse_config(text + EXPORT, where="my.yaml", environ={}).evaluate.metrics) == 2
-
-
 def test_what_the_file_names_is_looked_for_beside_it(tmp_path: Path) -> None:
-    file = tmp_path / "my.yaml"
-    file.write_text(
-        EXPORT
-        + """
-judge: {use: './judge.py:open_it', second: 'openai:gpt-4o', calibration: found.json, prices: prices.toml}
-evaluate:
-  metrics:
-    - ./metric.py:Politeness
-    - {name: faithfulness, prompts: {verify: verify.md, extract: "Two\\nlines"}}
-"""
+    prompts = '{verify: verify.md, extract: "Two\\nlines"}'
+    metrics = f"[./metric.py:Politeness, {{name: faithfulness, prompts: {prompts}}}]"
+    (tmp_path / "my.yaml").write_text(
+        f"{EXPORT}judge: {{use: './judge.py:open_it', calibration: found.json, prices: prices.toml}}\n"
+        f"evaluate: {{metrics: {metrics}}}\n"
     )
-    config = load_config(file, environ={})
-    assert config.judge.use == f"{tmp_path / 'judge.py'}:open_it"
-    assert (config.judge.calibration, config.judge.prices) == (
-        tmp_path / "found.json",
-        tmp_path / "prices.toml",
-    )
-    own, faithfulness = config.evaluate.metrics
-    assert own.name == f"{tmp_path / 'metric.py'}:Politeness"
+    config = load_config(tmp_path / "my.yaml", environ={})
+    judge, (own, faithfulness) = config.judge, config.evaluate.metrics
+    assert (judge.use, own.name) == (f"{tmp_path}/judge.py:open_it", f"{tmp_path}/metric.py:Politeness")
+    assert (judge.calibration, judge.prices) == (tmp_path / "found.json", tmp_path / "prices.toml")
     assert faithfulness.prompts == {"verify": str(tmp_path / "verify.md"), "extract": "Two\nlines"}
     assert config.store.path is None

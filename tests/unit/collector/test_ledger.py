@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-import ragtrace_collector
 from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
 from ragtrace.model import Sample, SkipReason
-from ragtrace_collector.ledger import FinalOutcome, State, meaning_of, vocabulary
+from ragtrace_collector.ledger import State, meaning_of, vocabulary
 from ragtrace_collector.store.ledger import OTHERS
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
-
-
-def sample_of(name: str) -> Sample:
-    return Sample(rule=name, rate=0.5, probability=0.5)
-
-
-@pytest.mark.parametrize("outcome", ["", "queued", "done", "Judged"])
-def test_no_answer_ends_in_a_state_without_a_name(outcome: str) -> None:
-    with pytest.raises(ValueError, match="is not a final state"):
-        FinalOutcome.of(outcome)
-
 
 NO_FAILURES_HERE = {JudgeOverBudget.error_type, NotInTranscript.error_type}
 """The one has a state of its own; only what was kept is ever judged from a transcript."""
@@ -40,35 +25,23 @@ def error_types(of: type[JudgeError] = JudgeError) -> set[str]:
     )
 
 
-SOURCE = "\n".join(path.read_text() for path in Path(ragtrace_collector.__file__).parent.rglob("*.py"))
-
-
 def test_every_state_failure_and_reason_has_a_meaning_of_its_own() -> None:
     outcomes = {
         *State,
         *map(State.FAILED.because, error_types() - NO_FAILURES_HERE),
         *map(State.INELIGIBLE.because, SkipReason),
-        *(
-            State[state].because(reason)
-            for state, reason in re.findall(r"State\.([A-Z_]+)\.because\(\"([^\"]+)\"\)", SOURCE)
-        ),
     }
-    assert len(outcomes) > 40
+    assert len(outcomes) > 30
     assert outcomes - vocabulary().keys() == set()
     assert meaning_of("judged", "of a plug-in's own") == vocabulary()["judged"]
-
-
-def test_every_outcome_that_a_statement_writes_is_a_state() -> None:
-    written = set(re.findall(r"outcome = '([^'{]+)'", SOURCE))
-    assert written
-    assert all(FinalOutcome.of(outcome) for outcome in written)
 
 
 @pytest.mark.slow
 async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_path: Path) -> None:
     store = await Store.open(SqliteFile(tmp_path / "store.db"), max_bytes=10 << 20)
+    sample = Sample(rule="ratio", rate=0.5, probability=0.5)
     jobs = [
-        Job(trace_id="t1", span_id=f"s{number}", sample=sample_of("ratio"), tenant=f"user {number}")
+        Job(trace_id="t1", span_id=f"s{number}", sample=sample, tenant=f"user {number}")
         for number in range(1_005)
     ]
     await store.decide_trace("t1", jobs=jobs, outcomes=[], keep_spans=True, now_ns=1)
@@ -80,26 +53,3 @@ async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_pat
     assert (len(by_tenant), by_tenant[OTHERS], by_tenant["user 0"]) == (1_001, 5, 1)
     assert ledger.adds_up
     assert (ledger.seen, ledger.pending, min(each.number for each in ledger.accounts)) == (1_005, 1_001, 0)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE ledger SET number = number + 1 WHERE state = 'seen'",
-        "UPDATE ledger SET number = number - 1 WHERE state = 'queued'",
-        "UPDATE outbox SET number = number + 1 WHERE state = 'put'",
-        "DELETE FROM outbox WHERE state = 'waiting'",
-    ],
-)
-async def test_an_account_that_was_tampered_with_does_not_add_up(tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "store.db"
-    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
-    job = Job(trace_id="t1", span_id="s1", sample=sample_of("ratio"))
-    await store.decide_trace("t1", jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
-    await store.append([], forward={"sink": b"x"}, now_ns=1)
-    assert (await store.ledger()).adds_up
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(statement)
-    ledger = await store.ledger()
-    await store.aclose()
-    assert not ledger.adds_up

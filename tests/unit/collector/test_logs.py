@@ -77,10 +77,3 @@ def test_a_storm_of_equal_warnings_is_cut_short_and_counted(lines: Lines) -> Non
     assert len(lines.lines) == 3
     warn("the judge is away", at_s=60)
     assert json.loads(lines.lines[3])["body"] == "the judge is away (and 47 more like it)"
-
-
-def test_a_storm_does_not_hide_another_event(lines: Lines) -> None:
-    for second in range(50):
-        warn("the judge is away", at_s=second)
-    logging.getLogger("test.lines").error("the disk is full")
-    assert json.loads(lines.lines[-1])["body"] == "the disk is full"

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,6 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
-from ragtrace.judge.cache import _FORM
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
@@ -114,22 +111,6 @@ async def test_a_verdict_that_was_given_beside_other_claims_is_not_reused(file_o
     assert calls == [1, 1, 0]
 
 
-async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
-    def unsure(request: JudgeRequest[Any]) -> JudgeReply[Any]:
-        return JudgeReply(
-            value=VerifyReply(verdicts=[given_verdict(2, "b")]),
-            usage=Usage(calls=1),
-            abstained=frozenset({1}),
-            notes={1: "too vague"},
-        )
-
-    judge = cached(ScriptedJudge(unsure), file_of())
-    await judge.ask(verify_request({1: "a", 2: "b"}))
-    reply = await judge.ask(verify_request({1: "a", 2: "b"}))
-    await judge.aclose()
-    assert (reply.abstained, reply.notes, reply.usage) == ({1}, {1: "too vague"}, Usage())
-
-
 async def test_a_probability_is_kept_for_the_same_prompt_and_the_same_canaries(file_of: Any) -> None:
     inner = ScriptedJudge(lambda request: YesProbability(p_yes=0.25))
     judge = cached(inner, file_of())
@@ -160,15 +141,6 @@ async def test_errors_are_not_kept(file_of: Any) -> None:
     assert (reply.value.p_yes, again.value.p_yes, len(inner.requests)) == (0.25, 0.25, 2)
 
 
-async def test_text_that_was_cut_off_is_not_kept(file_of: Any) -> None:
-    inner = ScriptedJudge(lambda request: FreeText(text="and th", cut_off=True))
-    judge = cached(inner, file_of())
-    for _ in range(2):
-        await judge.ask(text_request("Go on."))
-    await judge.aclose()
-    assert len(inner.requests) == 2
-
-
 async def test_requests_that_want_a_draw_are_always_asked(file_of: Any) -> None:
     inner = ScriptedJudge(lambda request: FreeText(text="hm"))
     judge = cached(inner, file_of())
@@ -176,13 +148,6 @@ async def test_requests_that_want_a_draw_are_always_asked(file_of: Any) -> None:
         await judge.ask(text_request("?", sampling=SamplingParameters(temperature=temperature)))
     await judge.aclose()
     assert len(inner.requests) == 3
-
-
-async def test_the_same_model_elsewhere_is_another_judge(file_of: Any) -> None:
-    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
-    for place in ("here:1/v1", "there:2/v1"):
-        await cached(inner, file_of(), place=place).ask(text_request("?"))
-    assert len(inner.requests) == 2
 
 
 async def test_only_its_owner_can_read_the_file(file_of: Any, path: Path) -> None:
@@ -249,86 +214,6 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
         database.execute('UPDATE entries SET value = \'{"entry": {"quote": 3}, "value": []}\'')
         database.close()
     assert len(inner.requests) == 4
-
-
-async def test_a_file_that_another_process_has_locked_is_done_without_for_now(
-    file_of: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ragtrace.judge.cache._FORM", replace(_FORM, busy_s=0.01))
-    file = file_of()
-    await file.put(b"a", b"1")
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    await file.put(b"b", b"2")
-    found = await held(file, [b"a", b"b"])
-    other.close()
-    await file.put(b"c", b"3")
-    assert found == {b"a": b"1"}
-    assert await held(file, [b"a", b"b", b"c"]) == {b"a": b"1", b"c": b"3"}
-    await file.aclose()
-
-
-async def test_the_least_recently_used_go_first(file_of: Any) -> None:
-    file = file_of(max_bytes=200_000)
-    await file.put(b"wanted", b"w" * 1000)
-    for number in range(400):
-        await file.put(b"%d" % number, b"x" * 1000)
-        await file.get(b"wanted")
-    found = await held(file, [b"wanted", b"0", b"399"])
-    await file.aclose()
-    assert sorted(found) == [b"399", b"wanted"]
-
-
-async def test_a_file_may_be_closed_twice(file_of: Any) -> None:
-    file = file_of()
-    await file.put(b"k", b"v")
-    await file.aclose()
-    await file.aclose()
-    reopened = file_of()
-    assert await held(reopened, [b"k"]) == {b"k": b"v"}
-    await reopened.aclose()
-
-
-async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path: Path) -> None:
-    for max_bytes in (2_000_000, 300_000):
-        file = file_of(max_bytes=max_bytes)
-        for number in range(10):
-            for part in range(100):
-                await file.put(b"%d %d" % (number, part), b"x" * 1000)
-        await file.aclose()
-    assert 100_000 < len(content(path)) <= 300_000
-
-
-WRITER = """
-import asyncio, logging, sys
-from ragtrace.judge.cache import CacheFile, CacheSettings
-async def main(path, who):
-    file = CacheFile(CacheSettings(path=path, max_bytes=400_000))
-    for number in range(150):
-        await file.put(b"%d" % (number * 7 % 500), b"%d" % (number * 7 % 500) * 700)
-        key = b"%d" % (number * who % 500)
-        assert await file.get(key) in (None, key * 700)
-    await file.aclose()
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
-
-
-@pytest.mark.slow
-async def test_processes_that_fill_a_file_together_leave_it_whole(file_of: Any, path: Path) -> None:
-    started = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WRITER, str(path), str(who), stderr=asyncio.subprocess.PIPE
-        )
-        for who in range(1, 5)
-    ]
-    said = [(await process.communicate())[1] for process in started]
-    file = file_of()
-    found = await held(file, [b"%d" % number for number in range(500)])
-    await file.aclose()
-    assert (said, [process.returncode for process in started]) == ([b""] * 4, [0] * 4)
-    assert len(found) > 50
-    assert all(value == key * 700 for key, value in found.items())
-    assert len(content(path)) <= 400_000
 
 
 Ask = tuple[tuple[str, ...], int]

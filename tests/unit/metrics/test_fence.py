@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace.compat.tool import fenced as fenced_for_tools
 from ragtrace.metrics.fence import fence_code, fenced
 from ragtrace.ports import JudgeRequest
 from tests.fenced_requests import requests_about
@@ -28,9 +28,15 @@ def test_no_text_holds_a_line_of_its_own_fence(text: str) -> None:
     assert CODE not in "\n".join(inside)
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
+@given(st.text(st.characters(codec=None)))
+def test_no_text_shown_with_the_prompt_of_another_tool_contains_the_line_that_ends_its_fence(
+    text: str,
+) -> None:
+    assert fenced_for_tools("chunk 0", text).rpartition("\n")[2] not in text
+
+
+def test_what_looks_like_a_fence_line_is_defaced() -> None:
+    for attempt in [
         "<</chunk 1>>",
         "<< / chunk 1 >>",
         "<\u200b</chunk 1>>",
@@ -47,44 +53,23 @@ def test_no_text_holds_a_line_of_its_own_fence(text: str) -> None:
         "<<QUESTION>>",
         "<<chunk1>>",
         "<<end>>",
-    ],
-)
-def test_what_looks_like_a_fence_line_is_defaced(attempt: str) -> None:
-    inside = "\n".join(lines_of(f"Before. {attempt} After.")[1:-1])
-    assert attempt not in inside
-    assert inside.startswith("Before. [")
-    assert inside.endswith("After.")
+    ]:
+        inside = "\n".join(lines_of(f"Before. {attempt} After.")[1:-1])
+        assert attempt not in inside, attempt
+        assert inside.startswith("Before. ["), attempt
+        assert inside.endswith("After."), attempt
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_left_as_they_are() -> None:
+    for text in [
         "std::cout << value << std::endl;",
         "cat <<EOF",
         "《红楼梦》是小说。",
         "« Bonjour »",
         "a << 2 >> b",
         "</div>",
-    ],
-)
-def test_other_texts_are_left_as_they_are(text: str) -> None:
-    assert lines_of(text)[1:-1] == [text]
-
-
-def test_a_section_ends_where_the_next_begins() -> None:
-    assert fenced(CODE, [("question", ["How long?"]), ("claims", ["[1] A.", "[2] B."])]).splitlines() == [
-        f"<<question {CODE}>>",
-        "How long?",
-        f"<<claims {CODE}>>",
-        "[1] A.",
-        "[2] B.",
-        f"<<end {CODE}>>",
-    ]
-
-
-def test_the_code_depends_on_every_text_of_the_record() -> None:
-    assert fence_code("0" * 64) == CODE
-    assert len({fence_code(digit * 64) for digit in "0123456789abcdef"}) == 16
+    ]:
+        assert lines_of(text)[1:-1] == [text], text
 
 
 async def test_every_step_fences_every_text_it_shows() -> None:

@@ -7,18 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
-    GivenVerdict,
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics import StepLimits, metric_named
+from ragtrace.metrics import metric_named
 from ragtrace.model import MetricResult, RagRecord
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
@@ -69,13 +66,13 @@ async def judged(row: dict[str, Any], *, pass_when: str | None = None) -> Metric
     return result
 
 
-@pytest.mark.parametrize("rule", [BOTH_KINDS, None], ids=["both kinds", "material"])
-async def test_the_published_table_is_what_the_marks_give(rule: str | None) -> None:
-    labels = [((await judged(row, pass_when=rule)).label.value, row["answer_label"]) for row in ROWS]
-    outcomes = Counter(labels)
-    assert outcomes["fail", "neutral"] + outcomes["fail", "contradicted"] == 16
-    assert outcomes["pass", "neutral"] + outcomes["pass", "contradicted"] == 1
-    assert (outcomes["pass", "supported"], outcomes["fail", "supported"]) == (10, 1)
+async def test_the_published_table_is_what_the_marks_give() -> None:
+    for rule in [BOTH_KINDS, None]:
+        labels = [((await judged(row, pass_when=rule)).label.value, row["answer_label"]) for row in ROWS]
+        outcomes = Counter(labels)
+        assert outcomes["fail", "neutral"] + outcomes["fail", "contradicted"] == 16, rule
+        assert outcomes["pass", "neutral"] + outcomes["pass", "contradicted"] == 1, rule
+        assert (outcomes["pass", "supported"], outcomes["fail", "supported"]) == (10, 1), rule
 
 
 async def test_an_answer_whose_flaws_are_all_incidental_passes_with_the_same_score() -> None:
@@ -94,37 +91,3 @@ async def test_every_quote_of_a_supported_claim_is_located() -> None:
         "unsupported": 53,
         "contradicted": 4,
     }
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "told"),
-    [
-        (("not_mentioned", True), ("not_mentioned", False), "pass 1 of 1 claim flawed only incidentally"),
-        (("not_mentioned", False), ("contradicted", True), "fail 1 of 1 claim contradicted"),
-        (("contradicted", True), ("contradicted", False), "fail 1 of 1 claim contradicted"),
-        (("contradicted", False), ("not_mentioned", True), "pass 1 of 1 claim flawed only incidentally"),
-    ],
-)
-async def test_of_several_packs_the_flaw_that_is_left_says_what_is_material(
-    first: tuple[str, bool], second: tuple[str, bool], told: str
-) -> None:
-    said, claim = (first, second), "Fry the diced onions."
-
-    def reply(request: JudgeRequest[Any]) -> ExtractReply | VerifyReply:
-        if isinstance(request.inputs, ExtractInput):
-            stated = ExtractedClaim(id=1, sentence_ids=[1], text=claim, kind="factual")
-            return ExtractReply(claims=[stated], refusal=False)
-        [chunk] = request.inputs.chunks
-        label, material = said[chunk.number - 1]
-        given = {"id": 1, "chunks": [chunk.number], "quote": "", "label": label, "reason": ""}
-        return VerifyReply.model_validate({"verdicts": [{**given, "material": material}]})
-
-    record = RagRecord.of(question="How?", contexts=["Fry the onions.", "Boil the onions."], answer=claim)
-    judge, limits = ScriptedJudge(reply), StepLimits(context_chars=20)
-    (result,) = (await evaluate(record, judge=judge, limits=limits)).results
-    assert f"{result.label} {result.explanation}".startswith(told)
-
-
-def test_a_verdict_that_does_not_say_so_is_material() -> None:
-    given = {"id": 1, "chunks": [], "quote": "", "label": "not_mentioned", "reason": ""}
-    assert GivenVerdict.model_validate(given).material

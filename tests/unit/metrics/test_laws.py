@@ -20,7 +20,7 @@ from ragtrace.judge_forms import (
     VerifyReply,
 )
 from ragtrace.metrics import StepLimits
-from ragtrace.model import Chunk, Evaluation, MetricFailure, MetricResult, RagRecord, VerdictLabel
+from ragtrace.model import Chunk, Evaluation, RagRecord, VerdictLabel
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import JudgeRequest
 
@@ -192,47 +192,3 @@ def test_the_order_of_claims_and_chunks_changes_no_score_but_that_of_ranks(
     assert {n: s for n, s in first.items() if n != "context_precision"} == {
         n: s for n, s in second.items() if n != "context_precision"
     }
-
-
-@given(_grades)
-def test_relevant_chunks_in_front_never_lower_the_context_precision(grades: list[int]) -> None:
-    async def precision(order: list[int]) -> float:
-        judge = scripted(grades, ["supported"])
-        evaluation = await evaluate(lettered(order, [0]), metrics=["context_precision"], judge=judge)
-        [score] = scores(evaluation).values()
-        return score
-
-    order = [*range(len(grades))]
-    best_first = sorted(order, key=lambda number: -grades[number])
-    assert asyncio.run(precision(best_first)) >= asyncio.run(precision(order))
-
-
-@given(judges, st.sampled_from(METRICS))
-def test_a_metric_finds_alone_what_it_finds_among_others(judge: ScriptedJudge, name: str) -> None:
-    same = repeating(judge)
-
-    async def run(metrics: tuple[str, ...]) -> MetricResult | MetricFailure:
-        evaluation = await evaluate(RECORD, metrics=metrics, judge=same)
-        [outcome] = [each for each in evaluation.outcomes if each.metric == name]
-        return outcome
-
-    alone, among = asyncio.run(run((name,))), asyncio.run(run(METRICS))
-    assert alone == among
-
-
-def repeating(judge: ScriptedJudge) -> ScriptedJudge:
-    """Say to the same request the same, however often it comes."""
-    memory: dict[tuple[str, str], Any] = {}
-    return ScriptedJudge(lambda request: _remembered(memory, judge, request))
-
-
-def _remembered(memory: dict[tuple[str, str], Any], judge: ScriptedJudge, request: JudgeRequest[Any]) -> Any:
-    key = (request.step, request.user)
-    if key not in memory:
-        try:
-            memory[key] = judge._respond(request)
-        except JudgeNonsense as failed:
-            memory[key] = failed
-    if isinstance(memory[key], Exception):
-        raise memory[key]
-    return memory[key]

@@ -1,4 +1,4 @@
-"""Every metric of our own: its number, what it skips, and what it costs."""
+"""Every metric of our own: its number, what it skips, and what it costs. Worked by hand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import RagScore, StepLimits, metric_named
+from ragtrace.judge_forms import VerifyInput
+from ragtrace.metrics import Faithfulness, RagScore, StepLimits, metric_named
 from ragtrace.metrics.answers import diagnose
-from ragtrace.metrics.registry import BUILT_IN
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Chunk,
@@ -22,16 +22,15 @@ from ragtrace.model import (
     Direction,
     Gap,
     JudgeIdentity,
-    MetricFailure,
+    Label,
     MetricResult,
     Part,
     RagRecord,
     SkipReason,
     Usage,
-    VerdictLabel,
 )
-from ragtrace.pipeline import evaluate
-from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest, pass_condition
+from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")
 OWN = (*FIVE, "chunk_precision", "context_recall", "groundedness", "rag_score")
@@ -62,12 +61,8 @@ def judge(
     verdicts |= {f"Truth {VOCABULARY[n]}.": WORDS[v] for n, v in enumerate(truths)}
     worth = {"d": "direct", "s": "supporting", "i": "irrelevant"}
     stated = [
-        {
-            "text": f"Claim {VOCABULARY[n]}.",
-            "sentences": [n + 1],
-            "relevance": worth[relevance[n : n + 1] or "d"],
-        }
-        for n in range(len(claims))
+        {"text": f"Claim {word}.", "sentences": [n + 1], "relevance": worth[relevance[n : n + 1] or "d"]}
+        for n, word in enumerate(VOCABULARY[: len(claims)])
     ]
     chunks = {f"Chunk {VOCABULARY[n]}.": grade for n, grade in enumerate(grades)}
     script = {"answers": {"Claim alpha": {"claims": stated}}, "claims": verdicts, "chunks": chunks}
@@ -79,55 +74,139 @@ async def measured(name: str, given: RagRecord, judge: Any, **settings: Any) -> 
     return result
 
 
-@pytest.mark.parametrize(
-    ("name", "verdicts", "score"),
-    [
-        ("faithfulness", "SCN", 1 / 3),
-        ("hallucination", "SCN", 1 / 3),
-        ("hallucination", "SSNN", 0.0),
-        ("hallucination", "CC", 1.0),
-        ("groundedness", "SCN", 1 / 3),
-        ("groundedness", "SS", 1.0),
-    ],
-)
-async def test_claims_are_counted(name: str, verdicts: str, score: float) -> None:
-    result = await measured(name, record(claims=len(verdicts)), judge(verdicts))
-    assert result.score == pytest.approx(score)
-    assert result.counts.total == len(verdicts)
+async def test_faithfulness_is_the_share_of_supported_claims() -> None:
+    for verdicts, score, lenient, label, explanation in [
+        ("SS", 1.0, 1.0, "pass", "all 2 claims supported"),
+        ("SC", 0.5, 0.5, "fail", "1 of 2 claims contradicted"),
+        ("SN", 0.5, 1.0, "fail", "1 of 2 claims unsupported"),
+        ("SCNN", 0.25, 0.75, "fail", "1 of 4 claims contradicted, 2 unsupported"),
+        ("S", 1.0, 1.0, "pass", "1 claim supported"),
+    ]:
+        result = await measured("faithfulness", record(claims=len(verdicts)), judge(verdicts))
+        assert (result.score, result.details["lenient"]) == (score, lenient), verdicts
+        assert (result.label, result.explanation) == (label, explanation), verdicts
+
+
+async def test_a_score_about_little_of_the_answer_says_so() -> None:
+    script = {"answers": {"A one": {"claims": ["A one."]}}, "claims": {"A one.": "supported"}}
+    given = replace(record(), answer="A one. B two. C three.")
+    result = await measured("faithfulness", given, ScriptedJudge(Script.model_validate(script)))
+    assert result.explanation == "1 claim supported, drawn from only 33% of the sentences"
+
+
+async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
+    words = judge("SNN")
+
+    def never_ends_the_third(request: JudgeRequest[Any]) -> Any:
+        if isinstance(request.inputs, VerifyInput) and any(c.number == 3 for c in request.inputs.claims):
+            raise JudgeCutOff("cut off")
+        return words.reply_to(request)
+
+    result = await measured("faithfulness", record(claims=3), ScriptedJudge(never_ends_the_third))
+    assert (result.score, result.details["lower_bound"]) == (0.5, pytest.approx(1 / 3))
+    assert result.details["coverage"] == pytest.approx(2 / 3)
+    assert result.explanation == "1 of 3 claims unsupported, 1 unjudged"
+
+
+async def test_nothing_to_judge_is_a_reason_and_no_score() -> None:
+    for changes, reason in [
+        ({"answer": None}, SkipReason.NO_CONTENT),
+        ({"answer": " \n"}, SkipReason.NO_CONTENT),
+        ({"chunks": ()}, SkipReason.NO_RETRIEVAL),
+        ({"chunks": (Chunk(id="a", text=None),)}, SkipReason.NO_CONTENT),
+        ({"chunks": (Chunk(id="a", text="cut of", truncated=True),)}, SkipReason.TRUNCATED),
+        ({"gaps": (Gap(part=Part.CONTEXT, reason=SkipReason.REDACTED, detail="d"),)}, SkipReason.REDACTED),
+        ({"answer": "I cannot answer that question."}, SkipReason.REFUSAL),
+        ({"answer": "Here are the dates:"}, SkipReason.NO_CLAIMS),
+        ({"answer": "..."}, SkipReason.NO_CLAIMS),
+    ]:
+        result = await measured("faithfulness", replace(record(), **changes), ScriptedJudge())
+        assert (result.score, result.skip_reason, result.label) == (None, reason, Label.SKIPPED), changes
+        assert result.explanation, changes
+
+
+async def test_truncated_text_is_judged_only_on_request_and_marked() -> None:
+    gap = Gap(part=Part.ANSWER, reason=SkipReason.TRUNCATED, detail="cut at 2,048 bytes")
+    given = replace(record(), gaps=(gap,))
+    skipped = await evaluate(given, judge=ScriptedJudge())
+    judged = await evaluate(given, metrics=[Faithfulness(judge_truncated=True)], judge=ScriptedJudge())
+    assert (skipped.results[0].skip_reason, skipped.input_truncated) == (SkipReason.TRUNCATED, False)
+    assert (judged.results[0].skip_reason, judged.input_truncated) == (None, True)
+    assert judged.evaluator_version != skipped.evaluator_version
+
+
+async def test_an_answer_beyond_the_limits_is_judged_in_part_and_marked() -> None:
+    evaluation = await evaluate(record(claims=4), judge=ScriptedJudge(), limits=StepLimits(max_sentences=2))
+    assert evaluation.results[0].counts.total == 2
+    assert evaluation.input_truncated
+
+
+class Broken(Faithfulness):
+    """Fails in a way nobody foresaw."""
+
+    name = "broken"
+
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
+        raise KeyError(record.answer)
+
+
+async def test_a_broken_metric_fails_alone_and_tells_no_content(caplog: pytest.LogCaptureFixture) -> None:
+    evaluation = await evaluate(record(), metrics=[Broken(), "faithfulness"], judge=ScriptedJudge())
+    [failure] = evaluation.failures
+    assert failure.error_type == "KeyError"
+    assert "alpha" not in failure.message + caplog.text
+    assert "broken" in caplog.text
+    assert len(evaluation.results) == 1
+
+
+async def test_the_input_digest_follows_what_the_judge_sees() -> None:
+    given = record(chunks=2)
+    others = (replace(given, chunks=given.chunks[::-1]), replace(given, id="other", session_id="s"))
+    digests = [(await evaluate(each, judge="scripted")).input_sha256 for each in (given, *others)]
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_the_version_changes_with_whatever_gives_the_result() -> None:
+    judge, metric = ScriptedJudge(), Faithfulness()
+    base = evaluator_version([metric], judge)
+    others = [
+        evaluator_version([Faithfulness(threshold=0.7)], judge),
+        evaluator_version([metric], LexicalJudge()),
+        evaluator_version([metric], judge, limits=StepLimits(claims_per_call=5)),
+        evaluator_version([metric, Broken()], judge),
+    ]
+    assert len({base, *others}) == 5
+    assert base == evaluator_version([Faithfulness()], ScriptedJudge())
+    assert evaluator_version([metric, Broken()], judge) == evaluator_version([Broken(), metric], judge)
+
+
+def test_an_unknown_metric_is_answered_with_those_there_are() -> None:
+    for name, profile in [("faithfullness", "ragtrace"), ("faithfulness", "nobody")]:
+        with pytest.raises(ConfigError, match=r"choose from.*faithfulness"):
+            metric_named(name, profile=profile)
 
 
 async def test_hallucination_passes_low_and_tells_conflict_from_silence() -> None:
     result = await measured("hallucination", record(claims=4), judge("SCNN"))
     assert (result.score, result.direction, result.label) == (0.25, Direction.LOWER_IS_BETTER, "fail")
+    assert (result.details["unsupported_share"], result.details["ungrounded_share"]) == (0.5, 0.75)
+    assert result.explanation == "1 of 4 claims contradicted"
     silent = await measured("hallucination", record(claims=4), judge("SSNN"))
     assert (silent.score, silent.label) == (0.0, "pass")
-    assert result.details["unsupported_share"] == 0.5
-    assert result.details["ungrounded_share"] == 0.75
-    assert result.explanation == "1 of 4 claims contradicted"
-
-
-async def test_a_judge_that_never_contradicts_gives_no_hallucination_score() -> None:
-    result = await measured("hallucination", record(), LexicalJudge())
-    assert (result.score, result.skip_reason) == (None, SkipReason.ALL_UNJUDGED)
 
 
 async def test_a_sentence_is_grounded_only_if_all_its_claims_are() -> None:
-    script = {
-        "answers": {
-            "Heading": {
-                "claims": [
-                    {"text": "Heading", "sentences": [1], "kind": "meta"},
-                    {"text": "A", "sentences": [2]},
-                    {"text": "B", "sentences": [2]},
-                    {"text": "A and D", "sentences": [2, 4]},
-                    {"text": "C", "sentences": [3]},
-                ]
-            }
-        },
-        "claims": {"A": "supported", "B": "contradicted", "A and D": "supported", "C": "supported"},
-    }
+    claims = [
+        {"text": "Heading", "sentences": [1], "kind": "meta"},
+        {"text": "A", "sentences": [2]},
+        {"text": "B", "sentences": [2]},
+        {"text": "A and D", "sentences": [2, 4]},
+        {"text": "C", "sentences": [3]},
+    ]
+    verdicts = {"A": "supported", "B": "contradicted", "A and D": "supported", "C": "supported"}
+    script = Script.model_validate({"answers": {"Heading": {"claims": claims}}, "claims": verdicts})
     given = replace(record(), answer="Heading\n\nA is, and B is. C is here. D is there.")
-    result = await measured("groundedness", given, ScriptedJudge(Script.model_validate(script)))
+    result = await measured("groundedness", given, ScriptedJudge(script))
     assert result.score == pytest.approx(2 / 3)
     assert [(v.claim.text, v.label.value) for v in result.verdicts] == [
         ("A is, and B is.", "contradicted"),
@@ -136,108 +215,49 @@ async def test_a_sentence_is_grounded_only_if_all_its_claims_are() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("grades", "precision", "share", "relevance"),
-    [
+async def test_chunks_are_counted_and_ranked() -> None:
+    for grades, precision, share, relevance in [
         ([2, 0, 2], (1 + 2 / 3) / 2, 2 / 3, 2 / 3),
         ([0, 2], 0.5, 0.5, 0.5),
-        ([2, 2], 1.0, 1.0, 1.0),
         ([1, 1], 0.0, 0.0, 0.5),
         ([0, 0, 0], 0.0, 0.0, 0.0),
         ([1, 2, 0, 2], (1 / 2 + 2 / 4) / 2, 0.5, 5 / 8),
-    ],
-)
-async def test_chunks_are_counted_and_ranked(
-    grades: list[int], precision: float, share: float, relevance: float
-) -> None:
-    given, scripted = record(chunks=len(grades)), judge(grades=grades)
-    assert (await measured("context_precision", given, scripted)).score == pytest.approx(precision)
-    assert (await measured("chunk_precision", given, scripted)).score == pytest.approx(share)
-    assert (await measured("context_relevance", given, scripted)).score == pytest.approx(relevance)
-
-
-async def test_chunk_verdicts_stand_in_the_order_of_the_ranks() -> None:
-    first, second, third = record(chunks=3).chunks
-    given = replace(record(), chunks=(third, first, second))
-    result = await measured("context_precision", given, judge(grades=[2, 0, 0]))
-    assert [(v.chunk_id, v.rank, v.label.value) for v in result.chunk_verdicts] == [
-        ("c0", 0, "relevant"),
-        ("c1", 1, "irrelevant"),
-        ("c2", 2, "irrelevant"),
-    ]
-    assert result.score == 1.0
+    ]:
+        given, scripted = record(chunks=len(grades)), judge(grades=grades)
+        assert (await measured("context_precision", given, scripted)).score == pytest.approx(precision)
+        assert (await measured("chunk_precision", given, scripted)).score == pytest.approx(share), grades
+        assert (await measured("context_relevance", given, scripted)).score == pytest.approx(relevance)
 
 
 async def test_a_chunk_without_text_is_unjudged_and_left_out_of_the_ranking() -> None:
     empty = Chunk(id="empty", text=None, rank=0)
-    given = replace(record(), chunks=(empty, replace(record().chunks[0], rank=1)))
+    given = replace(record(), chunks=(replace(record().chunks[0], rank=1), empty))
     result = await measured("context_precision", given, judge(grades=[2]))
     assert (result.score, result.details["coverage"]) == (1.0, 0.5)
+    assert [verdict.chunk_id for verdict in result.chunk_verdicts] == ["empty", "c0"]
     assert result.chunk_verdicts[0].reason == "the chunk has no text"
-
-
-async def test_the_judge_of_chunks_sees_the_reference_where_there_is_one() -> None:
-    scripted = judge()
-    with_reference = await measured("context_precision", record(reference=1), scripted)
-    without = await measured("context_precision", record(), scripted)
-    assert (with_reference.details["with_reference"], without.details["with_reference"]) == (1.0, 0.0)
-    assert "Truth alpha." in scripted.requests[0].user
-    assert "reference " not in scripted.requests[1].user
 
 
 async def test_recall_counts_the_sentences_that_code_numbered() -> None:
     result = await measured("context_recall", record(reference=4), judge(truths="SSCN"))
     assert result.score == 0.5
     assert [v.claim.text for v in result.verdicts] == [f"Truth {word}." for word in VOCABULARY]
-    assert {v.claim.kind for v in result.verdicts} == {"reference"}
-    assert result.explanation == (
-        "of the reference: 1 of 4 sentences contradicted, 1 unsupported; score 0.5, threshold 0.5"
-    )
+    told = "of the reference: 1 of 4 sentences contradicted, 1 unsupported; score 0.5, threshold 0.5"
+    assert result.explanation == told
 
 
-async def test_a_judge_cannot_inflate_the_denominator_of_recall() -> None:
-    words = judge(truths="SSSS")
-
-    def verbose(request: JudgeRequest[Any]) -> Any:
-        reply = words.reply_to(request)
-        extra = [verdict.model_copy(update={"id": 5 + n}) for n, verdict in enumerate(reply.verdicts * 7)]  # type: ignore[attr-defined]
-        return reply.model_copy(update={"verdicts": [*reply.verdicts, *extra]})  # type: ignore[attr-defined]
-
-    [outcome] = (
-        await evaluate(record(reference=4), metrics=["context_recall"], judge=ScriptedJudge(verbose))
-    ).outcomes
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
+async def test_statements_that_serve_the_question_are_counted() -> None:
+    for relevance, score, direct in [("dd", 1.0, 1.0), ("dsi", 2 / 3, 1 / 3), ("ii", 0.0, 0.0)]:
+        given, scripted = record(claims=len(relevance)), judge("S" * len(relevance), relevance=relevance)
+        result = await measured("answer_relevance", given, scripted)
+        assert (result.score, result.details["direct"]) == (pytest.approx(score), pytest.approx(direct))
+        assert scripted.calls == {"extract": 1, "relevance": 1}, relevance
 
 
-@pytest.mark.parametrize(
-    ("relevance", "score", "direct"), [("dd", 1.0, 1.0), ("dsi", 2 / 3, 1 / 3), ("ii", 0.0, 0.0)]
-)
-async def test_statements_that_serve_the_question_are_counted(
-    relevance: str, score: float, direct: float
-) -> None:
-    given, scripted = record(claims=len(relevance)), judge("S" * len(relevance), relevance=relevance)
-    evaluation = await evaluate(given, metrics=["answer_relevance"], judge=scripted)
-    [result] = evaluation.results
-    assert (result.score, result.details["direct"]) == (pytest.approx(score), pytest.approx(direct))
-    assert scripted.calls == {"extract": 1, "relevance": 1}
-
-
-async def test_statements_of_every_kind_count_for_relevance() -> None:
-    claims = [
-        {"text": "Claim alpha.", "sentences": [1]},
-        {"text": "I like it.", "sentences": [2], "kind": "opinion", "relevance": "irrelevant"},
-    ]
-    scripted = ScriptedJudge(Script.model_validate({"answers": {"Claim alpha": {"claims": claims}}}))
-    result = await measured("answer_relevance", record(claims=2), scripted)
-    assert (result.score, [v.claim.kind for v in result.verdicts]) == (0.5, ["factual", "opinion"])
-
-
-async def test_the_lexical_judge_invents_no_relevance() -> None:
+async def test_the_lexical_judge_invents_no_relevance_and_no_contradiction() -> None:
     evaluation = await evaluate(record(), metrics=OWN, judge=LexicalJudge())
-    scores = {result.metric: result.score for result in evaluation.results}
-    absent = {"answer_relevance", "context_precision", "context_relevance", "chunk_precision", "rag_score"}
-    assert {scores[name] for name in absent} == {None}
+    absent = {result.metric for result in evaluation.results if result.score is None}
+    assert absent >= {"answer_relevance", *FIVE[3:], "chunk_precision", "rag_score", "hallucination"}
     assert not evaluation.failures
 
 
@@ -246,11 +266,9 @@ class Vectors:
     """An embedder with a vector for each text."""
 
     by_text: dict[str, tuple[float, ...]]
-    calls: int = 0
     identity = JudgeIdentity(provider="table", model="table")
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        self.calls += 1
         usage = Usage(calls=1, input_tokens=len(texts))
         return Embeddings(vectors=tuple(self.by_text[text] for text in texts), usage=usage)
 
@@ -259,59 +277,21 @@ class Vectors:
 
 
 async def similarity(vectors: dict[str, tuple[float, ...]]) -> Any:
-    questions = [text for text in vectors if text != "What is what?"]
-    scripted = ScriptedJudge(Script(questions={"Claim alpha": questions}))
+    scripted = ScriptedJudge(Script(questions={"Claim alpha": list(vectors)}))
     embedder = Vectors({"What is what?": (1.0, 0.0), **vectors})
     evaluation = await evaluate(record(), metrics=["question_similarity"], judge=scripted, embedder=embedder)
     return evaluation.outcomes[0]
 
 
-async def test_question_similarity_is_the_mean_cosine() -> None:
+async def test_question_similarity_is_the_mean_cosine_or_no_score() -> None:
     result = await similarity({"Same?": (2.0, 0.0), "Other?": (0.0, 3.0)})
-    assert (result.score, result.details["cosine"]) == (0.5, 0.5)
-    assert result.usage == replace(result.usage, calls=2)
-
-
-async def test_a_cosine_below_zero_is_no_score_and_stays_visible() -> None:
+    assert (result.score, result.details["cosine"], result.usage.calls) == (0.5, 0.5, 2)
     result = await similarity({"Opposite?": (-1.0, 0.0)})
     assert (result.score, result.skip_reason) == (None, SkipReason.OUT_OF_RANGE)
     assert result.details["cosine"] == -1.0
-
-
-@pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0), (1.0, 0.0, 0.0)])
-async def test_vectors_without_an_angle_are_a_failure(vector: tuple[float, ...]) -> None:
-    outcome = await similarity({"Odd?": vector})
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
-
-
-async def test_a_vector_that_does_not_come_is_a_failure() -> None:
-    class Short(Vectors):
-        async def embed(self, texts: Sequence[str]) -> Embeddings:
-            return Embeddings(vectors=((1.0, 0.0),), usage=Usage(calls=1))
-
-    evaluation = await evaluate(
-        record(), metrics=["question_similarity"], judge=ScriptedJudge(), embedder=Short({})
-    )
-    [failure] = evaluation.failures
-    assert failure.error_type == "judge_nonsense"
-    assert failure.usage.calls == 2
-
-
-async def test_questions_are_made_of_what_the_limits_let_through() -> None:
-    scripted = ScriptedJudge()
-    steps = StepSession(record(claims=4), scripted, limits=StepLimits(max_sentences=2))
-    await steps.questions()
-    assert scripted.requests[0].inputs.answer == "Claim alpha. Claim beta."  # type: ignore[attr-defined]
-
-
-async def test_rounding_does_not_push_a_cosine_out_of_range() -> None:
-    result = await similarity({"What is what?": (0.1, 0.7), "Same?": (0.1 * 3, 0.7 * 3)})
-    assert result.score == pytest.approx(1.0)
-
-
-async def test_questions_that_were_not_made_are_no_score() -> None:
-    assert (await similarity({})).skip_reason is SkipReason.ALL_UNJUDGED
+    for vector in ((0.0, 0.0), (float("nan"), 1.0), (1.0, 0.0, 0.0)):
+        outcome = await similarity({"Odd?": vector})
+        assert outcome.error_type == "judge_nonsense"
 
 
 async def test_without_an_embedder_no_judge_is_asked_for_questions() -> None:
@@ -326,22 +306,16 @@ async def test_the_rag_score_weighs_its_parts() -> None:
     assert result.score == pytest.approx(0.4 * 0.5 + 0.3 * 0.5 + 0.3 * 0.25)
     assert result.details == {"faithfulness": 0.5, "answer_relevance": 0.5, "chunk_precision": 0.25}
     assert result.diagnosis is Diagnosis.RETRIEVAL_NOISE
-    assert (len(result.verdicts), len(result.chunk_verdicts)) == (2, 4)
-
-
-async def test_weights_are_configurable_and_make_another_version() -> None:
-    metric = RagScore(weights={"faithfulness": 0.5, "chunk_precision": 0.5})
-    [result] = (await evaluate(record(), metrics=[metric], judge=judge("C"))).results
+    weighed = RagScore(weights={"faithfulness": 0.5, "chunk_precision": 0.5})
+    [result] = (await evaluate(record(), metrics=[weighed], judge=judge("C"))).results
     assert result.score == 0.5
-    assert metric.version != RagScore().version
+    assert weighed.version != RagScore().version
 
 
-@pytest.mark.parametrize(
-    "weights", [{"faithfulness": 0.5}, {"faithfulness": 1.5, "chunk_precision": -0.5}, {"beauty": 1.0}]
-)
-def test_weights_that_are_no_shares_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="rag_score"):
-        RagScore(weights=weights)
+def test_weights_that_are_no_shares_are_refused() -> None:
+    for weights in [{"faithfulness": 0.5}, {"faithfulness": 1.5, "chunk_precision": -0.5}, {"beauty": 1.0}]:
+        with pytest.raises(ConfigError, match="rag_score"):
+            RagScore(weights=weights)
 
 
 async def test_a_missing_part_leaves_no_rag_score_but_says_which() -> None:
@@ -349,25 +323,15 @@ async def test_a_missing_part_leaves_no_rag_score_but_says_which() -> None:
     result = await measured("rag_score", given, judge(grades=[0]))
     assert (result.score, result.skip_reason) == (None, SkipReason.MISSING_PART)
     assert "no faithfulness (no_claims" in result.explanation
-    assert result.diagnosis is None
-    assert result.details["chunk_precision"] == 0
+    assert (result.diagnosis, result.details["chunk_precision"]) == (None, 0)
 
 
-@pytest.mark.parametrize(
-    ("precision", "faithfulness", "expected"),
-    [
-        (0.5, 0.5, Diagnosis.HEALTHY),
-        (0.9, 0.4, Diagnosis.GENERATION_PROBLEM),
-        (0.4, 0.9, Diagnosis.RETRIEVAL_NOISE),
-        (0.0, 0.0, Diagnosis.RETRIEVAL_FAILURE),
-        (None, 1.0, None),
-        (1.0, None, None),
-    ],
-)
-def test_the_quadrant_says_where_a_call_fails(
-    precision: float | None, faithfulness: float | None, expected: Diagnosis | None
-) -> None:
-    assert diagnose(precision, faithfulness) is expected
+def test_the_quadrant_says_where_a_call_fails() -> None:
+    assert diagnose(0.5, 0.5) is Diagnosis.HEALTHY
+    assert diagnose(0.9, 0.4) is Diagnosis.GENERATION_PROBLEM
+    assert diagnose(0.4, 0.9) is Diagnosis.RETRIEVAL_NOISE
+    assert diagnose(0.0, 0.0) is Diagnosis.RETRIEVAL_FAILURE
+    assert diagnose(None, 1.0) is diagnose(1.0, None) is None
 
 
 async def test_only_what_is_asked_about_claims_waits_for_another_step() -> None:
@@ -385,39 +349,19 @@ async def test_only_what_is_asked_about_claims_waits_for_another_step() -> None:
     assert {request.step for request in scripted.requests[3:]} == {"verify", "relevance"}
 
 
-async def test_a_metric_is_charged_for_the_steps_it_used() -> None:
+async def test_metrics_share_steps_and_each_is_charged_for_those_it_used() -> None:
     evaluation = await evaluate(record(reference=1), metrics=OWN, judge=judge(truths="S"))
     calls = {result.metric: result.usage.calls for result in evaluation.results}
-    assert calls == {
-        "faithfulness": 2,
-        "hallucination": 2,
-        "groundedness": 2,
-        "answer_relevance": 2,
-        "context_precision": 1,
-        "context_relevance": 1,
-        "chunk_precision": 1,
-        "context_recall": 1,
-        "rag_score": 4,
-    }
+    claims = dict.fromkeys(("faithfulness", "hallucination", "groundedness", "answer_relevance"), 2)
+    assert calls == {**dict.fromkeys(OWN, 1), **claims, "rag_score": 4}
     assert evaluation.usage.calls == 5
-
-
-async def test_later_metrics_share_the_steps_of_the_others() -> None:
     citing = replace(record(chunks=2, reference=1), answer="Claim alpha [1].", reference_chunk_ids=("c1",))
     criteria = [metric_named(name, criterion=f"It is {name}") for name in ("short", "kind", "polite")]
     scripted = judge(truths="S", grades=(2, 0))
-    evaluation = await evaluate(citing, metrics=[*OWN, *LATER, *criteria], judge=scripted)
-    assert not evaluation.failures
-    # of claims: by the chunks, of which the first is cited, and by the reference; and of the reference by the
-    # answer
-    assert scripted.calls == {
-        "extract": 1,
-        "relevance": 1,
-        "chunks": 1,
-        "recall": 1,
-        "verify": 3,
-        "criteria": 1,
-    }
+    assert not (await evaluate(citing, metrics=[*OWN, *LATER, *criteria], judge=scripted)).failures
+    # claims by the chunks, of which the first is cited, and by the reference; the reference by the answer
+    once = dict.fromkeys(("extract", "relevance", "chunks", "recall", "criteria"), 1)
+    assert scripted.calls == {**once, "verify": 3}
 
 
 async def test_a_step_that_fails_takes_only_its_metrics_with_it() -> None:
@@ -429,76 +373,30 @@ async def test_a_step_that_fails_takes_only_its_metrics_with_it() -> None:
         return words.reply_to(request)
 
     evaluation = await evaluate(record(reference=1), metrics=OWN, judge=ScriptedJudge(without_chunks))
-    assert {failure.metric for failure in evaluation.failures} == {
-        "context_precision",
-        "context_relevance",
-        "chunk_precision",
-        "rag_score",
-    }
+    failed = {failure.metric for failure in evaluation.failures}
+    assert failed == {"context_precision", "context_relevance", "chunk_precision", "rag_score"}
     assert all(failure.retryable for failure in evaluation.failures)
     assert all(result.score is not None for result in evaluation.results)
 
 
-@pytest.mark.parametrize(
-    ("part", "changes", "reason"),
-    [
+async def test_a_metric_is_skipped_without_what_it_needs_and_only_then() -> None:
+    for part, changes, reason in [
         (Part.QUESTION, {"question": " "}, SkipReason.NO_CONTENT),
         (Part.ANSWER, {"answer": None}, SkipReason.NO_CONTENT),
         (Part.CONTEXT, {"chunks": ()}, SkipReason.NO_RETRIEVAL),
         (Part.REFERENCE, {"reference": None}, SkipReason.NO_REFERENCE),
-    ],
-)
-async def test_a_metric_is_skipped_without_what_it_needs_and_only_then(
-    part: Part, changes: dict[str, Any], reason: SkipReason
-) -> None:
-    given = replace(record(reference=1), **changes)
-    evaluation = await evaluate(given, metrics=OWN, judge=judge(truths="S"))
-    for result in evaluation.results:
-        is_needed = part in metric_named(result.metric).needs
-        assert (result.skip_reason is reason) == (result.score is None) == is_needed
+    ]:
+        given = replace(record(reference=1), **changes)
+        evaluation = await evaluate(given, metrics=OWN, judge=judge(truths="S"))
+        for result in evaluation.results:
+            is_needed = part in metric_named(result.metric).needs
+            assert (result.skip_reason is reason) == (result.score is None) == is_needed
 
 
-async def test_noted_gaps_and_refusals_are_reasons_too() -> None:
-    gap = Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail="nothing was found")
-    result = await measured("chunk_precision", replace(record(), gaps=(gap,), chunks=()), judge())
-    assert (result.skip_reason, result.explanation) == (SkipReason.EMPTY_RETRIEVAL, "nothing was found")
-    refusing = replace(record(), answer="I cannot answer that question.")
-    for name in ("faithfulness", "hallucination", "groundedness", "answer_relevance"):
-        assert (await measured(name, refusing, ScriptedJudge())).skip_reason is SkipReason.REFUSAL
-
-
-async def test_what_the_judge_abstains_from_is_no_score() -> None:
-    def silent(request: JudgeRequest[Any]) -> Any:
-        nothing = request.reply_type.model_validate({"chunks": []})
-        return JudgeReply(value=nothing, usage=Usage(calls=1), abstained=frozenset({1}), notes={1: "no idea"})
-
-    scripted = ScriptedJudge(silent)
-    result = await measured("chunk_precision", record(), scripted)
-    assert (result.skip_reason, result.chunk_verdicts[0].reason) == (SkipReason.ALL_UNJUDGED, "no idea")
-    assert result.chunk_verdicts[0].label is VerdictLabel.UNJUDGED
-    assert len(scripted.requests) == 1
-
-
-def test_every_metric_has_a_rule_a_direction_a_version_and_what_it_measures() -> None:
-    metrics = {name: metric_named(name) for name in BUILT_IN}
-    assert {*OWN, "question_similarity"} <= metrics.keys()
-    assert all(pass_condition(metric) and metric.version for metric in metrics.values())
-    # those look at ids, with or without texts
-    assert {name for name, metric in metrics.items() if not metric.needs} == {*LATER[-3:]}
-    assert metrics["hallucination"].direction is Direction.LOWER_IS_BETTER
-    assert all((type(metrics[name]).__doc__ or "").startswith("Measures ") for name in OWN)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("answer_relevancy", "answer_relevance"),
-        ("contextual_precision", "context_precision"),
-        ("context_utilization", "context_precision"),
-        ("contextual_recall", "context_recall"),
-        ("contextual_relevancy", "context_relevance"),
-        ("response_groundedness", "groundedness"),
-    ],
-)
-def test_a_metric_is_found_by_what_other_tools_call_it(theirs: str, ours: str) -> None:
-    assert metric_named(theirs).name == ours
+def test_a_metric_is_found_by_what_other_tools_call_it() -> None:
+    assert metric_named("answer_relevancy").name == "answer_relevance"
+    assert metric_named("contextual_precision").name == "context_precision"
+    assert metric_named("context_utilization").name == "context_precision"
+    assert metric_named("contextual_recall").name == "context_recall"
+    assert metric_named("contextual_relevancy").name == "context_relevance"
+    assert metric_named("response_groundedness").name == "groundedness"

@@ -1,26 +1,37 @@
-"""Reviews are kept until people take them back, with the texts that labels need and the spans to deliver."""
+"""Reviews: kept until they are taken back, with what labels need, spans to deliver, and what they correct."""
 
 from __future__ import annotations
 
-import sqlite3
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
+from ragtrace.errors import SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
-from ragtrace.reviews import Review, ReviewDelivery, ReviewFile, ReviewPick, review_span
+from ragtrace.reviews import (
+    Review,
+    ReviewAgreement,
+    ReviewDelivery,
+    ReviewedPair,
+    ReviewFile,
+    ReviewPick,
+    corrected_mean,
+    passes,
+    random_prefix,
+    review_span,
+)
+from ragtrace.stats import WeightedMean
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.receive.intake import drop_own_scopes, has_own_scopes
 from tests.rag_spans import rag_trace
+from tests.unit.answers.rows import a_row
 
 KEY = AnswerKey("a" * 32, "b" * 16)
 RECORD = RagRecord(
@@ -64,32 +75,6 @@ async def test_a_later_review_of_the_same_person_replaces_the_earlier_one(file: 
     }
 
 
-async def test_a_review_survives_its_process(file: ReviewFile, tmp_path: Path) -> None:
-    await file.add([REVIEW], record=RECORD)
-    await file.aclose()
-    again = ReviewFile(tmp_path / "reviews.db")
-    assert await again.of(KEY) == [REVIEW]
-    assert (tmp_path / "reviews.db").stat().st_mode & 0o077 == 0
-    await again.aclose()
-
-
-async def test_undo_takes_back_what_one_person_said(file: ReviewFile) -> None:
-    await file.add([REVIEW], record=RECORD)
-    await file.add([replace(REVIEW, reviewer="grace")], record=RECORD)
-    await file.undo(KEY, reviewer="ada")
-    assert [said.reviewer for said in await file.of(KEY)] == ["grace"]
-
-
-async def test_what_another_process_writes_is_seen(file: ReviewFile, tmp_path: Path) -> None:
-    assert await file.reviewed(tenant=None) == {}
-    other = ReviewFile(tmp_path / "reviews.db")
-    await other.add([REVIEW], record=RECORD)
-    assert list(await file.reviewed(tenant=None)) == [KEY]
-    await file.undo(KEY, reviewer="ada")
-    assert await file.reviewed(tenant=None) == await other.reviewed(tenant=None) == {}
-    await other.aclose()
-
-
 async def test_a_tenant_sees_its_own(file: ReviewFile) -> None:
     of_tenant = replace(REVIEW, key=KEY._replace(tenant="acme"))
     await file.add([REVIEW], record=RECORD)
@@ -103,63 +88,40 @@ async def test_a_tenant_sees_its_own(file: ReviewFile) -> None:
     assert await file.views(tenant=None) == {"bad": "label=error"}
 
 
-@pytest.mark.parametrize(
-    ("labels", "joined"),
-    [
-        ("c", "contradicted"),
-        ("cc", "contradicted"),
-        ("cs", None),
-        ("ccs", "contradicted"),
-        ("u", None),
-        ("uc", "contradicted"),
-    ],
-)
-async def test_labels_are_those_of_most_people(file: ReviewFile, labels: str, joined: str | None) -> None:
-    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
-    for number, letter in enumerate(labels):
-        await file.add([replace(REVIEW, reviewer=f"p{number}", label=meant[letter])], record=RECORD)
-    [row] = await file.labels(tenant=None)
-    assert row.row == {
-        "id": f"{KEY.trace_id}:{KEY.span_id}",
+MEANT = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
+
+
+async def test_labels_are_those_of_most_people(file: ReviewFile) -> None:
+    expected = {"c": "contradicted", "cc": "contradicted", "cs": None, "ccs": "contradicted", "u": None}
+    for labels in expected:
+        for number, letter in enumerate(labels):
+            review = replace(REVIEW, key=AnswerKey("a" * 32, labels), reviewer=f"p{number}")
+            await file.add([replace(review, label=MEANT[letter])], record=RECORD)
+    rows = {row.row["id"].partition(":")[2]: row.row for row in await file.labels(tenant=None)}
+    assert {labels: row["answer_label"] for labels, row in rows.items()} == expected
+    assert rows["ccs"] == {
+        "id": f"{'a' * 32}:ccs",
         "question": RECORD.question,
         "contexts": [{"id": "faq-12", "text": "Refunds take 14 days."}],
         "answer": RECORD.answer,
-        "claims": [{"text": REVIEW.claim, "label": joined}],
-        "answer_label": joined,
+        "claims": [{"text": REVIEW.claim, "label": "contradicted"}],
+        "answer_label": "contradicted",
     }
 
 
-@pytest.mark.parametrize(
-    ("said", "claims", "label"),
-    [
-        ("s", 1, VerdictLabel.SUPPORTED),
+async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(file: ReviewFile) -> None:
+    cases = [
+        ("s", 1, "supported"),
         ("s", 2, None),
         ("s", None, None),
-        ("c", 2, VerdictLabel.CONTRADICTED),
+        ("c", 2, "contradicted"),
         ("u", 1, None),
-    ],
-)
-async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
-    file: ReviewFile, said: str, claims: int | None, label: VerdictLabel | None
-) -> None:
-    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
-    await file.add([replace(REVIEW, label=meant[said])], record=RECORD, claims=claims)
-    [row] = await file.labels(tenant=None)
-    assert row.label is label
-
-
-async def test_a_random_review_stays_random_when_it_is_changed(file: ReviewFile) -> None:
-    await file.add([replace(REVIEW, picked=ReviewPick.RANDOM)], record=RECORD)
-    await file.add([replace(REVIEW, label=VerdictLabel.SUPPORTED)], record=RECORD)
-    [said] = await file.of(KEY)
-    assert (said.label, said.picked) == (VerdictLabel.SUPPORTED, ReviewPick.RANDOM)
-
-
-async def test_answers_that_are_gone_are_remembered(file: ReviewFile) -> None:
-    for _ in range(2):
-        await file.pass_over(KEY)
-    assert await file.passed_over(tenant=None) == {KEY}
-    assert await file.passed_over(tenant="other") == frozenset()
+    ]
+    for number, (said, claims, _) in enumerate(cases):
+        review = replace(REVIEW, key=AnswerKey("a" * 32, str(number)), label=MEANT[said])
+        await file.add([review], record=RECORD, claims=claims)
+    found = {row.row["id"][-1]: row.label for row in await file.labels(tenant=None)}
+    assert found == {str(number): label for number, (_, _, label) in enumerate(cases)}
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None:
@@ -171,26 +133,18 @@ async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None
     assert [said.reviewer for said in await file.of(KEY)] == ["ada"]
 
 
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as db:
-        db.execute("CREATE TABLE mine (x)")
-    db.close()
-    with pytest.raises(ConfigError, match="another program's database"):
-        ReviewFile(tmp_path / "other.db")
-
-
-@pytest.mark.parametrize("content", [True, False])
-def test_the_span_of_a_review_says_who_said_what_of_which_claim(content: bool) -> None:
-    assert RECORD.target
-    span = review_span(REVIEW, RECORD.target, content=content)
-    assert span == review_span(REVIEW, RECORD.target, content=content)
-    assert (span.name, span.parent_span_id) == ("review contradicted", KEY.span_id)
-    assert span.attributes[semconv.REVIEW_VERDICT] == "unsupported"
-    assert span.attributes[semconv.REVIEW_OVERRULES] is True
-    assert span.attributes["annotations.0.annotation.annotator_kind"] == "HUMAN"
-    assert (semconv.REVIEW_NOTE in span.attributes) is content
-    assert (semconv.REVIEW_CLAIM in span.attributes) is content
-    assert decode(encode([span])) == (span,)
+def test_the_span_of_a_review_says_who_said_what_of_which_claim() -> None:
+    for content in [True, False]:
+        assert RECORD.target, content
+        span = review_span(REVIEW, RECORD.target, content=content)
+        assert span == review_span(REVIEW, RECORD.target, content=content), content
+        assert (span.name, span.parent_span_id) == ("review contradicted", KEY.span_id), content
+        assert span.attributes[semconv.REVIEW_VERDICT] == "unsupported", content
+        assert span.attributes[semconv.REVIEW_OVERRULES] is True, content
+        assert span.attributes["annotations.0.annotation.annotator_kind"] == "HUMAN", content
+        assert (semconv.REVIEW_NOTE in span.attributes) is content, content
+        assert (semconv.REVIEW_CLAIM in span.attributes) is content, content
+        assert decode(encode([span])) == (span,), content
 
 
 class Sink:
@@ -211,41 +165,99 @@ class Sink:
         """Nothing is open."""
 
 
-@pytest.mark.parametrize("fault", [SendRetryable("down"), SendRefused("token")])
-async def test_spans_wait_for_a_sink_that_is_down(file: ReviewFile, fault: Exception) -> None:
-    sink = Sink(fault)
+async def test_spans_wait_for_a_sink_that_is_down_and_a_refused_one_stops_no_other(file: ReviewFile) -> None:
+    sink = Sink(SendRetryable("down"), SendRefused("token"), SendRejected("bad span"))
     delivery = ReviewDelivery(reviews=file, sinks={"to": sink})
-    await file.add([REVIEW], record=RECORD, outbox={"to": b"first"})
-    await delivery.deliver("to")
-    assert (sink.taken, len(await file.waiting("to"))) == ([], 1)
-    await delivery.deliver("to")
-    assert (sink.taken, len(await file.waiting("to"))) == ([b"first"], 0)
-
-
-async def test_a_refused_span_stops_no_other(file: ReviewFile) -> None:
-    sink = Sink(SendRejected("bad span"))
     for payload in (b"first", b"second"):
         await file.add([REVIEW], record=RECORD, outbox={"to": payload})
-    await ReviewDelivery(reviews=file, sinks={"to": sink}).deliver("to")
-    assert sink.taken == [b"second"]
+    for _ in range(2):
+        await delivery.deliver("to")
+        assert (sink.taken, len(await file.waiting("to"))) == ([], 2)
+    await delivery.deliver("to")
+    assert (sink.taken, len(await file.waiting("to"))) == ([b"second"], 0)
 
 
-@pytest.mark.parametrize("scope", [semconv.SCOPE_EVALUATION, ""])
-def test_a_review_in_a_trace_is_no_answer_and_no_evaluation(scope: str) -> None:
-    spans = rag_trace(1)
-    [record] = extract_records(Trace.of(spans[0].trace_id, spans)).records
-    assert record.target
-    made = review_span(REVIEW, record.target)
-    review = replace(made, scope=replace(made.scope, name=scope))
-    with_review = extract_records(Trace.of(spans[0].trace_id, [*spans, review])).records
-    assert [found.id for found in with_review] == [record.id]
-    assert with_review[0].answer == record.answer
-    assert summary_of(review) is None
+def test_a_review_in_a_trace_is_no_answer_and_no_evaluation() -> None:
+    for scope in [semconv.SCOPE_EVALUATION, ""]:
+        spans = rag_trace(1)
+        [record] = extract_records(Trace.of(spans[0].trace_id, spans)).records
+        assert record.target, scope
+        made = review_span(REVIEW, record.target)
+        review = replace(made, scope=replace(made.scope, name=scope))
+        with_review = extract_records(Trace.of(spans[0].trace_id, [*spans, review])).records
+        assert [found.id for found in with_review] == [record.id], scope
+        assert with_review[0].answer == record.answer, scope
+        assert summary_of(review) is None, scope
 
 
-def test_a_collector_drops_reviews_that_come_back() -> None:
-    assert RECORD.target
-    body = encode([review_span(REVIEW, RECORD.target)])
-    request = ExportTraceServiceRequest.FromString(body)
-    assert has_own_scopes(request)
-    assert drop_own_scopes(request) == 1
+GOOD, WRONG = VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED
+
+
+def simulated(rng: random.Random, *, answers: int, reviewed: int, recall: float) -> tuple[float, bool, float]:
+    """Return the error of the corrected mean, whether its interval is true, and the judge's error."""
+    human = [rng.random() < 0.7 for _ in range(answers)]
+    judge = [truth or rng.random() > recall for truth in human]
+    picked = rng.sample(range(answers), reviewed)
+    pairs = [ReviewedPair(judge=float(judge[i]), human=float(human[i]), weight=1.0) for i in picked]
+    mean, truth = sum(judge) / answers, sum(human) / answers
+    exact = WeightedMean(mean=mean, low=mean, high=mean, records=answers, left_out=0, effective=answers)
+    found = corrected_mean(exact, pairs)
+    assert found
+    return found.mean - truth, found.low <= truth <= found.high, mean - truth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recall", [0.2, 0.8])
+def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> None:
+    rng = random.Random(18)
+    runs = [simulated(rng, answers=2_000, reviewed=100, recall=recall) for _ in range(300)]
+    own_bias = sum(run[2] for run in runs) / len(runs)
+    assert own_bias > 0.05  # the judge misses flaws
+    assert abs(sum(run[0] for run in runs) / len(runs)) < 0.1 * own_bias
+    assert 0.93 <= sum(run[1] for run in runs) / len(runs) <= 0.99
+
+
+def test_few_reviews_correct_nothing() -> None:
+    pair = ReviewedPair(judge=1.0, human=0.0, weight=1.0)
+    judged = WeightedMean(mean=0.9, low=0.8, high=0.95, records=99, left_out=0, effective=99)
+    assert corrected_mean(judged, [pair] * 29) is None
+    corrected = corrected_mean(judged, [pair] * 30)
+    assert corrected
+    assert corrected.high - corrected.mean >= judged.high - judged.mean
+
+
+def test_only_a_random_prefix_counts() -> None:
+    rows = [(number / 10, a_row(number, 0.0 if number == 2 else 1.0)) for number in range(1, 7)]
+    random_review = replace(REVIEW, label=GOOD, picked=ReviewPick.RANDOM)
+    reviewed: dict[object, list[Review]] = {
+        rows[0][1].key: [random_review],
+        rows[1][1].key: [replace(random_review, label=WRONG)],
+        rows[2][1].key: [replace(random_review, label=VerdictLabel.UNJUDGED)],
+        rows[3][1].key: [replace(random_review, picked=ReviewPick.UNCERTAIN)],
+        rows[4][1].key: [random_review],
+    }
+    pairs = random_prefix(rows, reviewed)  # type: ignore[arg-type]
+    assert [(pair.judge, pair.human) for pair in pairs] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+def test_several_people_are_one_voice_for_each_claim() -> None:
+    bad, good = replace(REVIEW, label=WRONG), replace(REVIEW, label=GOOD)
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b"), replace(good, reviewer="c")])
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b")]) is None
+    assert passes([good, replace(bad, claim="Another claim.")]) is False
+
+
+def test_agreement_is_counted_by_claim() -> None:
+    first = replace(REVIEW, verdict=WRONG, label=WRONG)
+    found = ReviewAgreement(
+        [
+            [first, replace(first, reviewer="grace")],
+            [replace(first, label=GOOD)],
+            [replace(first, verdict=GOOD, label=GOOD)],
+            [replace(first, verdict=VerdictLabel.UNJUDGED, label=WRONG)],
+        ]
+    )
+    assert (found.decided, found.agreed, found.reviewers) == (3, 2, 2)
+    assert (found.pairs, found.pairs_agreed) == (1, 1)
+    assert found.kappa == pytest.approx(0.4)
+    assert found.says_little

@@ -18,20 +18,8 @@ from ragtrace.traces.trace import Span, SpanKind, Trace
 from tests.rag_spans import rag_trace, trace_id_of
 
 SYLLABLES: Final = (
-    "bel",
-    "cor",
-    "dra",
-    "fen",
-    "gol",
-    "hup",
-    "kir",
-    "lum",
-    "mor",
-    "nex",
-    "pru",
-    "qua",
-    "sil",
-    "tov",
+    *("bel", "cor", "dra", "fen", "gol", "hup", "kir"),
+    *("lum", "mor", "nex", "pru", "qua", "sil", "tov"),
 )
 FILLER: Final = (
     "Clean the filter with a soft brush before you start it. Keep it away from frost and direct sun. "

@@ -30,43 +30,6 @@ def test_langfuse_experiments_hold_the_reference() -> None:
     assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
 
 
-def test_what_langfuse_says_of_the_whole_trace_comes_first() -> None:
-    whole = {"langfuse.trace.input": '"How long?"', "langfuse.trace.output": '{"answer": "14 days."}'}
-    root = a_span(1, attributes={**observation("span", input={"a": "b", "c": "d"}, output=[1]), **whole})
-    record = the_record(root, a_span(2, 1, attributes=observation("generation", output="other")))
-    assert (record.question, record.answer) == ("How long?", "14 days.")
-
-
-def test_langsmith_prompts_are_no_generations_and_retrievers_no_embeddings() -> None:
-    def run(kind: str, operation: str, inputs: object, outputs: object) -> Mapping[str, AttributeValue]:
-        return {
-            "langsmith.span.kind": kind,
-            "gen_ai.operation.name": operation,
-            "gen_ai.prompt": json.dumps(inputs),
-            "gen_ai.completion": json.dumps(outputs),
-        }
-
-    record = the_record(
-        a_span(1, attributes=run("chain", "chain", {"question": "How long?"}, {"other": 1})),
-        a_span(
-            2, 1, at=(1, 2), attributes=run("retriever", "embeddings", {"query": "long"}, {"output": HITS})
-        ),
-        a_span(3, 1, at=(2, 3), attributes=run("llm", "chat", {}, {"output": "14 days."})),
-        a_span(4, 1, at=(3, 4), attributes=run("prompt", "chat", {}, {"output": "Say: 14 days."})),
-    )
-    assert (record.question, record.answer, record.retrieval_query) == ("How long?", "14 days.", "long")
-    assert [chunk.id for chunk in record.chunks] == ["faq-12", "faq-7"]
-
-
-def test_a_score_beside_each_document_is_read_from_mlflow() -> None:
-    pairs = [[document, 0.5] for document in HITS]
-    record = the_record(
-        a_span(1, attributes={"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "How?"}'}),
-        a_span(2, 1, attributes={"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps(pairs)}),
-    )
-    assert [(chunk.id, chunk.score) for chunk in record.chunks] == [("faq-12", 0.5), ("faq-7", 0.5)]
-
-
 def test_the_ranking_of_the_ai_sdk_orders_the_documents() -> None:
     ranking = ({"index": 1, "relevanceScore": 0.9}, {"index": 0, "relevanceScore": 0.2}, {"index": 7})
     rerank: dict[str, AttributeValue] = {
@@ -128,15 +91,6 @@ def test_the_model_of_an_embedding_is_not_the_answers() -> None:
     assert record.model is None
 
 
-def test_json_that_was_cut_is_no_answer() -> None:
-    cut = '{"answer": "' + "x" * (2_048 - len('{"answer": "'))
-    root = {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '"How?"', "mlflow.spanOutputs": cut}
-    retrieved = {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps(HITS)}
-    record = the_record(a_span(1, attributes=root), a_span(2, 1, attributes=retrieved))
-    assert record.answer is None
-    assert [(gap.part, gap.reason) for gap in record.gaps] == [(Part.ANSWER, SkipReason.TRUNCATED)]
-
-
 def test_what_turns_content_on_is_said_for_who_wrote_the_span() -> None:
     chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     span = replace(a_span(1, attributes=chat), scope=Scope(name="opentelemetry.instrumentation.openai"))
@@ -191,31 +145,6 @@ def query(
     return replace(span, events=found)
 
 
-def test_messages_of_old_versions_are_read() -> None:
-    chat = a_span(
-        3,
-        1,
-        at=(30, 90),
-        attributes={
-            "llm.request.type": "chat",
-            "gen_ai.request.model": "gpt-4o",
-            "gen_ai.prompt.0.role": "system",
-            "gen_ai.prompt.0.content": "Answer from: within 14 days.",
-            "gen_ai.prompt.1.role": "user",
-            "gen_ai.prompt.1.content": QUESTION,
-            "gen_ai.completion.0.role": "assistant",
-            "gen_ai.completion.0.content": ANSWER,
-        },
-    )
-    record = the_record(a_span(1), query({"id": "a", "document": "within 14 days"}), chat)
-    assert (record.question, record.answer, record.model) == (QUESTION, ANSWER, "gpt-4o")
-
-
-def test_session_of_an_association_is_read() -> None:
-    asked = {**workflow().attributes, "traceloop.association.properties.session_id": "s-1"}
-    assert the_record(a_span(1, attributes=asked), query({"id": "a", "document": "x"})).session_id == "s-1"
-
-
 @pytest.mark.parametrize("name", ["BM25Retriever.task", "retriever.task", "retrieve"])
 def test_task_of_a_retriever_is_a_retrieval(name: str) -> None:
     nodes = [{"node": {"id_": "n1", "text": "Within 14 days."}, "score": 0.7}]
@@ -238,17 +167,6 @@ def test_decorated_function_that_returns_documents_is_judged_by_its_name() -> No
     gap = spans["log"].gap(Part.CONTEXT)
     assert gap is not None
     assert "'log'" in gap.detail
-
-
-def test_distance_of_a_vector_database_is_no_score() -> None:
-    (chunk,) = the_record(workflow(), query({"id": "a", "distance": 0.3, "document": "x"})).chunks
-    assert (chunk.score, chunk.score_kind) == (0.3, "distance")
-
-
-def test_text_is_found_in_metadata_that_was_written_as_a_repr() -> None:
-    match = {"id": "a", "score": 0.8, "metadata": str({"text": "Within 14 days.", "page": 3})}
-    (chunk,) = the_record(workflow(), query(match, system="pinecone")).chunks
-    assert (chunk.text, chunk.score, chunk.score_kind) == ("Within 14 days.", 0.8, "similarity")
 
 
 def test_entity_of_a_search_result_is_read() -> None:
@@ -278,21 +196,3 @@ def test_loss_of_results_is_a_gap(results: list[dict[str, AttributeValue]], reas
     gap = the_record(workflow(), query(*results)).gap(Part.CONTEXT)
     assert gap is not None
     assert gap.reason is reason
-
-
-def test_writing_to_a_vector_database_is_no_retrieval() -> None:
-    upsert = a_span(2, 1, at=(10, 20), name="qdrant.upsert", attributes={"db.system": "Qdrant"})
-    assert the_record(workflow(), upsert).gap(Part.CONTEXT).reason is SkipReason.NO_RETRIEVAL  # type: ignore[union-attr]
-
-
-def test_framework_and_database_that_tell_the_same_are_one_retrieval_with_its_ids() -> None:
-    found = {"documents": [{"page_content": "Within 14 days.", "metadata": {}}]}
-    framework = {
-        "gen_ai.operation.name": "vector_db_retrieve",
-        **entity("task", input={"query": QUESTION}, output=found),
-    }
-    outer = a_span(4, 1, at=(9, 21), attributes=framework)
-    inner = replace(
-        query({"id": "a", "distance": 0.3, "document": "Within 14 days."}), parent_span_id=outer.span_id
-    )
-    assert [(c.id, c.score_kind) for c in the_record(workflow(), outer, inner).chunks] == [("a", "distance")]

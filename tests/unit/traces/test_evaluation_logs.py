@@ -20,7 +20,6 @@ from tests.unit.traces.builders import (
     a_failure,
     a_record,
     a_result,
-    a_span,
     an_evaluation,
 )
 
@@ -67,10 +66,6 @@ def test_a_carrier_that_was_sent_and_read_again_has_the_same_records() -> None:
     sent = a_carrier(a_result(a_claim(0, VerdictLabel.CONTRADICTED)))
     (read,) = decode(encode([sent]))
     assert encode_evaluation_logs([read]) == encode_evaluation_logs([sent])
-
-
-def test_spans_of_applications_have_none() -> None:
-    assert encode_evaluation_logs([a_span(1)]) == b""
 
 
 _SUPPORT = (

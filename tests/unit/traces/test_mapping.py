@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -100,40 +99,11 @@ def test_a_mapping_wins_over_the_conventions_beside_it() -> None:
     assert passed_over[Part.CONTEXT, "span 2"] == "the mapping names another place"
 
 
-def test_a_session_is_read_from_above_the_call() -> None:
-    own = {"app.q": "How long?", "app.result": HITS, "app.a": "14 days.", "session.id": "other"}
-    record = the_record(a_span(9, attributes={"app.chat": 7}), a_span(1, 9, attributes=own))
-    assert record.session_id == "7"
-
-
 def test_a_mapping_that_leads_nowhere_changes_nothing() -> None:
     root = a_span(1, attributes={"gen_ai.operation.name": "invoke_workflow"})
     said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages("assistant", "Yes.")}
     trace = a_trace(root, a_span(2, 1, attributes=said))
     assert extract_records(trace, ExtractRules(mapping=MAPPING)) == extract_records(trace)
-
-
-def test_what_the_mapping_names_is_judged_like_any_text() -> None:
-    own = {"app.q": "[REDACTED]", "app.result": HITS, "app.a": "14 days."}
-    record = the_record(a_span(1, attributes=own))
-    assert record.question is None
-    assert [(gap.part, gap.reason) for gap in record.gaps] == [(Part.QUESTION, SkipReason.REDACTED)]
-
-
-@pytest.mark.parametrize(("pattern", "texts"), [("^kb_", ["14 days."]), ("other", [])])
-def test_tools_are_context_by_the_pattern_of_the_mapping(pattern: str, texts: list[str]) -> None:
-    root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.output.messages": messages("assistant", "14.")}
-    tool = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "kb_articles",
-        "gen_ai.tool.call.result": '[{"id": "a", "text": "14 days."}]',
-    }
-    record = the_record(
-        a_span(1, attributes=root),
-        a_span(2, 1, at=(10, 20), attributes=tool),
-        mapping=AttributeMapping(tools=re.compile(pattern)),
-    )
-    assert [chunk.text for chunk in record.chunks] == texts
 
 
 OPERATION = "gen_ai.operation.name"
@@ -164,30 +134,6 @@ def called_tool(
 
 
 @pytest.mark.parametrize(
-    "result",
-    [
-        pytest.param(CHUNK, id="text"),
-        pytest.param(json.dumps([{"id": "a", "text": CHUNK}]), id="documents"),
-        pytest.param(json.dumps({"results": [{"content": CHUNK, "score": 0.4}]}), id="wrapped"),
-        pytest.param(json.dumps({"output": {"kwargs": {"type": "tool", "content": CHUNK}}}), id="langchain"),
-        pytest.param(json.dumps({"content": [{"type": "text", "text": CHUNK}], "isError": False}), id="mcp"),
-        pytest.param(({"text": CHUNK},), id="structured"),
-    ],
-)
-def test_result_of_a_retrieving_tool_is_context(result: AttributeValue) -> None:
-    record = record_of(agent(), called_tool("search_docs", result))
-    assert [chunk.text for chunk in record.chunks] == [CHUNK]
-    assert record.retrieval_query == "return period"
-    assert record.gaps == ()
-
-
-def test_tool_of_an_mcp_server_is_a_tool() -> None:
-    span = called_tool("search_docs", CHUNK)
-    called = {**span.attributes, OPERATION: None, "mcp.method.name": "tools/call"}
-    assert [chunk.text for chunk in record_of(agent(), replace(span, attributes=called)).chunks] == [CHUNK]
-
-
-@pytest.mark.parametrize(
     "result", ["x" * 3_000, json.dumps([{"id": "a", "text": "first"}, {"text": "x" * 3_000}])]
 )
 def test_result_cut_by_tempo_is_truncated(result: str) -> None:
@@ -214,21 +160,6 @@ def test_user_names_the_tools_that_retrieve() -> None:
     assert record_of(agent(), called_tool("search_docs", CHUNK), tools="mail").chunks == ()
 
 
-def test_tools_of_several_hops_are_joined_in_order() -> None:
-    second = called_tool("search_docs", "Refunds take 5 days.", at=(30, 40), number=3)
-    texts = [chunk.text for chunk in record_of(agent(), called_tool("search_docs", CHUNK), second).chunks]
-    assert texts == [CHUNK, "Refunds take 5 days."]
-
-
-def test_retriever_inside_a_tool_gives_the_chunks() -> None:
-    outer = called_tool("search_docs", f"{CHUNK}\n\nRefunds take 5 days.")
-    found = json.dumps([{"id": "a", "content": CHUNK}, {"id": "b", "content": "Refunds take 5 days."}])
-    inner = a_span(
-        3, 2, at=(11, 19), attributes={OPERATION: "retrieval", "gen_ai.retrieval.documents": found}
-    )
-    assert [chunk.id for chunk in record_of(agent(), outer, inner).chunks] == ["a", "b"]
-
-
 def test_tool_that_made_something_else_of_what_it_retrieved_is_the_context_itself() -> None:
     found = json.dumps([{"id": "a", "content": CHUNK}])
     inner = a_span(
@@ -236,27 +167,6 @@ def test_tool_that_made_something_else_of_what_it_retrieved_is_the_context_itsel
     )
     record = record_of(agent(), called_tool("search_docs", "A fortnight."), inner)
     assert [chunk.text for chunk in record.chunks] == ["A fortnight."]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{CHUNK}\n\nRefunds take 5 days.", [("a", CHUNK), ("b", "Refunds take 5 days.")]),
-        (f"{CHUNK}\n\nRefunds take 5 days.\n\nAsk us.", None),
-    ],
-    ids=["a paragraph each", "other paragraphs"],
-)
-def test_documents_without_text_inside_a_tool_name_the_paragraphs_it_returned(
-    text: str, expected: list[tuple[str, str]] | None
-) -> None:
-    found = json.dumps([{"id": "a", "score": None}, {"id": "b", "score": None}])
-    inner = a_span(
-        3, 2, at=(11, 19), attributes={OPERATION: "retrieval", "gen_ai.retrieval.documents": found}
-    )
-    chunks = [
-        (chunk.id, chunk.text) for chunk in record_of(agent(), called_tool("search_docs", text), inner).chunks
-    ]
-    assert chunks == expected if expected else [each for _, each in chunks] == [text]
 
 
 def conversation(*turns: dict[str, AttributeValue]) -> Span:
@@ -269,27 +179,6 @@ def conversation(*turns: dict[str, AttributeValue]) -> Span:
 
 def called(name: str) -> dict[str, AttributeValue]:
     return {"role": "assistant", "parts": [{"type": "tool_call", "id": f"c-{name}", "name": name}]}  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize(
-    "returned",
-    [
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c-search_docs", "response": CHUNK}]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c-search_docs", "result": CHUNK}]},
-        {"role": "tool", "tool_call_id": "c-search_docs", "content": CHUNK},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "c-search_docs", "content": CHUNK}],
-        },
-    ],
-    ids=["response", "result", "openai", "anthropic"],
-)
-def test_tool_message_in_the_prompt_is_context_where_no_span_is_of_the_tool(
-    returned: dict[str, AttributeValue],
-) -> None:
-    record = record_of(conversation(message("user", QUESTION), called("search_docs"), returned))
-    assert (record.question, [chunk.text for chunk in record.chunks]) == (QUESTION, [CHUNK])
-    assert record.gaps == ()
 
 
 def test_tool_messages_of_other_tools_and_of_earlier_turns_are_no_context() -> None:
@@ -307,20 +196,3 @@ def test_tool_messages_of_other_tools_and_of_earlier_turns_are_no_context() -> N
         )
     )
     assert record.chunks == ()
-
-
-def test_openinference_tool_messages_are_context() -> None:
-    flat: dict[str, AttributeValue] = {
-        "openinference.span.kind": "LLM",
-        "llm.input_messages.0.message.role": "user",
-        "llm.input_messages.0.message.content": QUESTION,
-        "llm.input_messages.1.message.role": "assistant",
-        "llm.input_messages.1.message.tool_calls.0.tool_call.id": "c1",
-        "llm.input_messages.1.message.tool_calls.0.tool_call.function.name": "retrieve",
-        "llm.input_messages.2.message.role": "tool",
-        "llm.input_messages.2.message.tool_call_id": "c1",
-        "llm.input_messages.2.message.content": CHUNK,
-        "llm.output_messages.0.message.content": ANSWER,
-    }
-    record = record_of(a_span(1, attributes=flat))
-    assert (record.question, record.answer, [c.text for c in record.chunks]) == (QUESTION, ANSWER, [CHUNK])

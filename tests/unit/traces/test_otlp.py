@@ -29,7 +29,7 @@ from ragtrace.traces.otlp import (
     split_by_trace,
 )
 from ragtrace.traces.trace import Resource, Scope, Span
-from tests.unit.traces.strategies import spans, values
+from tests.unit.traces.strategies import spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -93,11 +93,10 @@ def test_what_exporters_write_and_what_they_do_not_is_read_as_protobuf_reads_it(
     )
 
 
-@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue", "stringValue", "intValue"])
-def test_a_value_that_is_null_is_not_set(kind: str) -> None:
-    attributes = [{"key": "k", "value": {kind: None}}]
+def test_a_value_that_is_null_is_not_set() -> None:
+    attributes = [{"key": kind, "value": {kind: None}} for kind in ("arrayValue", "stringValue", "intValue")]
     (span,) = decode_json(a_json_request(attributes=attributes).decode())
-    assert span.attributes == {"k": None}
+    assert set(span.attributes.values()) == {None}
 
 
 def _nodes(node: Any) -> Iterator[Any]:
@@ -112,21 +111,6 @@ def _read(work: Callable[[], tuple[Span, ...]]) -> str:
         return repr(work())
     except CodecError as exc:
         return str(exc)
-
-
-@pytest.mark.slow
-@given(st.lists(spans(), max_size=3))
-def test_encoding_is_stable(originals: list[Span]) -> None:
-    assert encode(decode(encode(originals))) == encode(originals)
-
-
-@given(st.binary(max_size=300), st.sampled_from(["protobuf", "json"]))
-def test_garbage_is_a_codec_error_or_a_request(data: bytes, encoding: str) -> None:
-    try:
-        request = parse_request(data, encoding=encoding)  # type: ignore[arg-type]
-    except CodecError:
-        return
-    split_by_trace(request)
 
 
 OTLP_KEYS = [
@@ -156,10 +140,7 @@ def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
     [
         pytest.param(b"\xff\xfe", "line 1", id="invalid utf-8"),
         pytest.param(b"{", "line 1", id="cut"),
-        pytest.param(b"[]", "expected an object, got list", id="no object"),
         pytest.param(b"[" * 100_000, "nested too deep", id="deep arrays"),
-        pytest.param(b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper", id="deep objects"),
-        pytest.param(b'{"resourceSpans": [5]}', "resourceSpans", id="wrong type"),
         pytest.param(a_json_request(startTimeUnixNano="soon"), "startTimeUnixNano", id="time no number"),
         pytest.param(a_json_request(startTimeUnixNano="9" * 5000), "startTimeUnixNano", id="huge number"),
     ],
@@ -169,24 +150,17 @@ def test_bad_json_says_what_is_wrong(data: bytes, says: str) -> None:
         parse_request(data, encoding="json")
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        *({"traceId": each} for each in ("xyz", 7, None, "", "0" * 32, "ab" * 17)),
-        *({"spanId": each} for each in ("abc", ["a"], "0102", "0" * 16)),
-    ],
-    ids=str,
-)
-def test_span_without_valid_ids_is_rejected_alone(ids: dict[str, object]) -> None:
-    tree = json.loads(a_json_request())
-    [scope] = tree["resourceSpans"][0]["scopeSpans"]
-    scope["spans"].append({**scope["spans"][0], **ids})
-    body = json.dumps(tree).encode()
-    split = split_by_trace(parse_request(body, encoding="json"))
-    assert (split.spans, split.rejected, len(decode(split.slices[0].payload))) == (1, 1, 1)
-    assert "1 spans without a valid" in split.reject_reason
-    spans, rejected = read_spans(body, encoding="json")
-    assert (len(spans), rejected) == (1, "1 spans without a valid trace id and span id")
+def test_span_without_valid_ids_is_rejected_alone() -> None:
+    for key, value in (("traceId", "xyz"), ("traceId", None), ("traceId", "0" * 32), ("spanId", ["a"])):
+        tree = json.loads(a_json_request())
+        [scope] = tree["resourceSpans"][0]["scopeSpans"]
+        scope["spans"].append({**scope["spans"][0], key: value})
+        body = json.dumps(tree).encode()
+        split = split_by_trace(parse_request(body, encoding="json"))
+        assert (split.spans, split.rejected, len(decode(split.slices[0].payload))) == (1, 1, 1), value
+        assert "1 spans without a valid" in split.reject_reason
+        found, rejected = read_spans(body, encoding="json")
+        assert (len(found), rejected) == (1, "1 spans without a valid trace id and span id"), value
 
 
 def test_error_never_quotes_a_value() -> None:
@@ -197,18 +171,11 @@ def test_error_never_quotes_a_value() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"\x0a\xff", b"\x0a\x04\x12\x02\x12\x00\x07", b"not protobuf"])
-def test_bad_protobuf_is_refused(data: bytes) -> None:
-    with pytest.raises(CodecError, match="not an OTLP protobuf"):
-        parse_request(data, encoding="protobuf")
-
-
-@pytest.mark.parametrize("digits", [400, 5_000])
-@pytest.mark.parametrize("key", ["doubleValue", "intValue"])
-def test_number_that_fits_nowhere_is_refused(key: str, digits: int) -> None:
-    body = a_json_request(attributes=[{"key": "k", "value": {key: "here"}}])
-    with pytest.raises(CodecError, match="not OTLP JSON"):
-        parse_request(body.replace(b'"here"', b"9" * digits), encoding="json")
+def test_number_that_fits_nowhere_is_refused() -> None:
+    for key, digits in (("doubleValue", 400), ("intValue", 5_000)):
+        body = a_json_request(attributes=[{"key": "k", "value": {key: "here"}}])
+        with pytest.raises(CodecError, match="not OTLP JSON"):
+            parse_request(body.replace(b'"here"', b"9" * digits), encoding="json")
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -224,30 +191,17 @@ LARGE = 3_000_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [
+def test_flood_of_empty_parts_is_refused() -> None:
+    floods: tuple[tuple[bytes, Encoding], ...] = (
         (field(1, b"") * MANY, "protobuf"),
-        (field(1, field(2, b"") * MANY), "protobuf"),
-        (field(1, field(2, field(2, b"") * MANY)), "protobuf"),
         (field(1, field(2, field(2, field(9, b"") * MANY))), "protobuf"),
-        (field(1, field(2, field(2, field(11, b"") * MANY))), "protobuf"),
-        (field(1, field(1, field(1, b"") * MANY)), "protobuf"),
-        (field(1, b"") * LARGE, "protobuf"),
         (field(1, field(2, field(2, b"\x0b\x0c" + field(11, b"") * LARGE))), "protobuf"),
-        (b"\x20\x00" * LARGE, "protobuf"),
         (b'{"resourceSpans":[' + b"{}," * MANY + b"{}]}", "json"),
         (b'{"unknown":[' + b"[]," * MANY + b"[]]}", "json"),
-    ],
-    ids=[
-        *("resources", "scopes", "spans", "attributes", "events", "resource attributes"),
-        *("very many resources", "very many events behind a group", "fields of no meaning", "json"),
-        "json lists",
-    ],
-)
-def test_flood_of_empty_parts_is_refused(data: bytes, encoding: Encoding) -> None:
-    with pytest.raises(CodecError, match="send smaller batches"):
-        parse_request(data, encoding=encoding)
+    )
+    for data, encoding in floods:
+        with pytest.raises(CodecError, match="send smaller batches"):
+            parse_request(data, encoding=encoding)
 
 
 def test_large_request_of_usual_spans_is_no_flood() -> None:
@@ -257,40 +211,12 @@ def test_large_request_of_usual_spans_is_no_flood() -> None:
     assert parse_request(request, encoding="protobuf").SerializeToString() == request
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "data",
-    [encode([a_span(attributes={"text": "x" * (5 << 20)})])[:-9], b"\xff" * (5 << 20), b"\x0a" * (5 << 20)],
-    ids=["cut off", "one endless number", "lengths that lie"],
-)
-def test_large_garbage_is_refused(data: bytes) -> None:
-    with pytest.raises(CodecError):
-        parse_request(data, encoding="protobuf")
-
-
 def test_value_nested_too_deep_for_readers_is_not_written() -> None:
     value: AttributeValue = "x"
     for _ in range(60):
         value = (value,)
     with pytest.raises(CodecError, match="nested too deep"):
         encode([a_span(attributes={"deep": value})])
-
-
-@given(values)
-def test_values_just_within_the_depth_limit_can_be_read_back(leaf: AttributeValue) -> None:
-    nested = leaf
-    for _ in range(20):
-        nested = {"k": nested}
-    try:
-        written = encode([a_span(attributes={"deep": nested})])
-    except CodecError:
-        return
-    assert decode(written)[0].attributes == {"deep": nested}
-
-
-def test_integer_beyond_64_bits_is_refused() -> None:
-    with pytest.raises(CodecError):
-        encode([a_span(attributes={"n": 2**64})])
 
 
 def test_json_follows_the_deviations_of_otlp() -> None:
@@ -314,11 +240,6 @@ def test_json_follows_the_deviations_of_otlp() -> None:
     assert span.attributes == {"b": b"\x00\xff", "i": 3}
 
 
-def test_snake_case_keys_are_unknown_fields() -> None:
-    request = parse_request(b'{"resource_spans": [{}]}', encoding="json")
-    assert not request.resource_spans
-
-
 def test_written_json_has_hex_ids_integer_enums_and_string_integers() -> None:
     tree = json.loads(encode_json([a_span(attributes={"n": 3})]))
     span = tree["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
@@ -335,21 +256,6 @@ def test_lone_surrogates_are_replaced() -> None:
 def test_span_that_ends_before_it_starts_ends_at_its_start() -> None:
     (span,) = decode_json(a_json_request(startTimeUnixNano=9, endTimeUnixNano=4).decode())
     assert (span.start_ns, span.end_ns) == (9, 9)
-
-
-def test_unknown_kinds_and_status_codes_are_read_as_unset() -> None:
-    (span,) = decode_json(a_json_request(kind=77, status={"code": 9}).decode())
-    assert (span.kind, span.status_code) == (0, 0)
-
-
-def test_spans_are_grouped_by_resource_and_scope() -> None:
-    members = [
-        a_span(1, service="a", scope="x"),
-        a_span(2, service="b", scope="x"),
-        a_span(3, service="a", scope="y"),
-    ]
-    request = parse_request(encode(members), encoding="protobuf")
-    assert [len(group.scope_spans) for group in request.resource_spans] == [2, 1]
 
 
 def test_request_is_split_into_one_slice_a_trace() -> None:
@@ -422,21 +328,14 @@ def test_what_is_cut_out_is_not_parsed_and_what_is_kept_is() -> None:
 
 @pytest.mark.slow
 def test_large_resource_is_not_copied_into_ever_so_many_traces() -> None:
-    resource = Resource(attributes={"text": "x" * 2_000_000})
-    members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 1_000)]
+    resource = Resource(attributes={"text": "x" * 1_000_000})
+    members = [replace(a_span(trace_id=f"{number:032x}"), resource=resource) for number in range(1, 300)]
     request = parse_request(encode(members), encoding="protobuf")
     with pytest.raises(CodecError, match="send smaller batches"):
         split_by_trace(request)
     assert (
         len(split_by_trace(request, wanted=lambda trace_id, _: trace_id == members[5].trace_id).slices) == 1
     )
-
-
-def test_body_of_one_trace_is_its_slice_and_of_two_is_not() -> None:
-    one, two = encode([a_span(1)]), encode([a_span(1), a_span(2, trace_id="1" * 32)])
-    for body, same in ((one, True), (two, False)):
-        split = split_by_trace(parse_request(body, encoding="protobuf"), body=body)
-        assert (split.slices[0].payload is body) is same
 
 
 @pytest.mark.slow
@@ -446,8 +345,3 @@ def test_splitting_loses_no_span(members: list[Span]) -> None:
     found = [span for piece in split.slices for span in decode(piece.payload)]
     assert sorted(found, key=repr) == sorted(members, key=repr)
     assert split.rejected == 0
-
-
-def test_decoding_a_span_without_ids_is_an_error() -> None:
-    with pytest.raises(CodecError, match="trace id of 0 bytes"):
-        decode_json(a_json_request(traceId="").decode())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +14,7 @@ from ragtrace.model import Part, RagRecord, SkipReason
 from ragtrace.traces.extract import ContextFrom, ExtractRules, extract_records
 from ragtrace.traces.trace import Span
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
-from tests.unit.traces.builders import a_span, a_trace, reasons
+from tests.unit.traces.builders import a_span, a_trace, lines_run, reasons
 
 ANSWER = "The warranty lasts 24 months."
 SYSTEM = "You are the assistant of a shop for lamps. Be polite."
@@ -73,165 +71,38 @@ def test_passages_of_a_shape_are_told_from_question_and_instructions(shape: Shap
     assert (reasons(alone), alone.context_from_prompt) == ({Part.CONTEXT: SkipReason.NO_RETRIEVAL}, False)
 
 
-PLAIN = {
-    "one question": said(QUESTION),
-    "a system prompt": said(("system", SYSTEM), QUESTION),
-    "a conversation": said(
-        ("system", SYSTEM), "My lamp flickers.", ("assistant", "Is the bulb loose?"), "No."
-    ),
-    "rules in Markdown": said(
-        (
-            "system",
-            "# Role\nYou help customers.\n\n# Rules\n- Be short.\n- Cite your sources.\n\n# Tone\nFriendly.",
-        ),
+PLAIN = (  # a system prompt, if any, and what the user says
+    (
+        "# Role\nYou help customers.\n\n# Rules\n- Be short.\n- Cite your sources.\n\n# Tone\nFriendly.",
         QUESTION,
     ),
-    "rules in tags": said(
-        (
-            "system",
-            "<role>You help.</role>\n<rules>\n- Be short.\n</rules>\n<output_format>JSON</output_format>",
-        ),
-        QUESTION,
-    ),
-    "a list of rules": said(
-        ("system", "Follow these rules:\n1. Be short.\n2. Never invent prices."), QUESTION
-    ),
-    "rules about documents": said(
-        ("system", "You answer questions about our documents. Cite sources.\n\nNever talk about prices."),
-        QUESTION,
-    ),
-    "facts about the user": said(
-        ("system", f"{SYSTEM}\n\nContext: the user is Bob, on the page of bills."), QUESTION
-    ),
-    "tags that are only named": said(
-        ("system", "The user may send text in <context></context> tags."), QUESTION
-    ),
-    "code to repair": said("What is wrong here?\n\n```python\nfor i in range(3)\n    print(i)\n```"),
-    "a text to translate": said(
-        "Translate this text to French:\n\nThe warranty on every lamp lasts 24 months."
-    ),
-    "a text to sum up": said(
-        "Summarize the following article:\n\nThe warranty on every lamp lasts 24 months."
-    ),
-    "a log with brackets": said(
-        "Why does it fail?\n\n[INFO] started the job\n[ERROR] could not open the file"
-    ),
-    "numbered wishes": said("Write a poem about:\n1. a lamp that is lit\n2. a warranty that ends"),
-    "chores with boxes": said(
-        "Use the list below and plan my day:\n\n- [ ] buy some milk\n- [x] call the bank"
-    ),
-    "JSON to convert": said(
-        'Make YAML of this: [{"name": "lamp", "price": 12}, {"name": "bulb", "price": 2}]'
-    ),
-    "history as JSON": said(
-        'Name this chat: [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Oh"}]'
-    ),
-    "a follow-up to rewrite": said(
-        "Given the conversation below, rewrite the last question so that it stands alone.\n\nChat History:\n"
-        f"user: Hello\nassistant: Hello!\n\nFollow-up question: {QUESTION}\nStandalone question:"
-    ),
-    "an answer to grade": said(
-        f"Use the context below to grade the answer.\n\nContext: {WARRANTY}\n\nQuestion: {QUESTION}\n\n"
-        "Answer: 30 months.\n\nGrade:"
-    ),
-    "an answer to grade in tags": said(
-        f"<context>{WARRANTY}</context>\n<question>{QUESTION}</question>\n<answer>30 months.</answer>\nGrade."
-    ),
-    "examples with answers": said(
-        "Answer in the style of the example.\n\nContext: Lamps cost 12 euros.\nQuestion: What is the price?\n"
-        f"Answer: 12 euros.\n\nQuestion: {QUESTION}\nAnswer:"
-    ),
-    "passages in an example": said(
-        f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"
-    ),
-    "HTML to mend": said("Why is it not shown?\n<article><p>A lamp with a warranty.</p></article>"),
-    "JSX to mend": said(
-        "Why does it not render?\n<Document><Page size='A4'>Hello lamp world</Page></Document>"
-    ),
-    "a contract": said(
-        "Section 1: The parties agree to sell lamps.\nSection 2: The price is 12 euros.\n\nIs that fair?"
-    ),
-    "papers to bring": said("Documents:\n- my passport\n- my visa\n- two photos\n\nDo I need anything else?"),
-    "how to cite": said(
-        ("system", f"{SYSTEM}\n\nSources: always cite them as [1], [2] and so on."), QUESTION
-    ),
-    "facts for a letter": said(
-        "Use the following information for a letter:\n\nBob moved to Paris in May.\n\nIs it polite?"
-    ),
-    "names to extract": said(
-        "Extract all names from the following article:\n\nBob met Eve in Paris.\n\nAre there any?"
-    ),
-    "what the model said before": said(
-        QUESTION, ("assistant", f"<context>{WARRANTY}</context> says 24 months."), "Are you sure?"
-    ),
-}
+    ("<role>You help.</role>\n<rules>\n- Be short.\n</rules>\n<output_format>JSON</output_format>", QUESTION),
+    ("Follow these rules:\n1. Be short.\n2. Never invent prices.", QUESTION),
+    ("You answer questions about our documents. Cite sources.\n\nNever talk about prices.", QUESTION),
+    (f"{SYSTEM}\n\nContext: the user is Bob, on the page of bills.", QUESTION),
+    (f"{SYSTEM}\n\nSources: always cite them as [1], [2] and so on.", QUESTION),
+    ("The user may send text in <context></context> tags.", QUESTION),
+    ("", "What is wrong here?\n\n```python\nfor i in range(3)\n    print(i)\n```"),
+    ("", "Why does it fail?\n\n[INFO] started the job\n[ERROR] could not open the file"),
+    ("", "Write a poem about:\n1. a lamp that is lit\n2. a warranty that ends"),
+    ("", "Use the list below and plan my day:\n\n- [ ] buy some milk\n- [x] call the bank"),
+    ("", 'Make YAML of this: [{"name": "lamp", "price": 12}, {"name": "bulb", "price": 2}]'),
+    ("", f"<examples><example><document>{WARRANTY}</document></example></examples>\n\n{QUESTION}"),
+    ("", "Why is it not shown?\n<article><p>A lamp with a warranty.</p></article>"),
+    ("", "Why does it not render?\n<Document><Page size='A4'>Hello lamp world</Page></Document>"),
+    ("", "Section 1: The parties agree to sell lamps.\nSection 2: The price is 12 euros.\n\nIs that fair?"),
+    ("", "Documents:\n- my passport\n- my visa\n- two photos\n\nDo I need anything else?"),
+    ("", "Use the following information for a letter:\n\nBob moved to Paris in May.\n\nIs it polite?"),
+)
 
 
-@pytest.mark.parametrize("messages", PLAIN.values(), ids=PLAIN.keys())
-def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
-    messages: Sequence[Mapping[str, Any]],
-) -> None:
-    record = read(messages)
-    assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
-    assert (record.chunks, record.context_from_prompt) == ((), False)
-    assert "`extract.context: prompt`" in record.gaps[0].detail
-    assert "`--set extract.context=prompt`" in record.gaps[0].detail
-
-
-MORE = {
-    "the question before the context": (
-        said(
-            "You are an assistant for question-answering tasks. Use the following pieces of retrieved "
-            "context to answer the question. If you don't know the answer, just say that you don't know.\n"
-            f"Question: {QUESTION}\nContext: {WARRANTY}\n\n{RETURNS}\nAnswer:"
-        ),
-        [f"{WARRANTY}\n\n{RETURNS}"],
-    ),
-    "a note among the facts": (
-        said(
-            (
-                "system",
-                f"Answer from the context.\n\nContext:\n{WARRANTY}\nNote: keep the receipt.\n{RETURNS}",
-            ),
-            QUESTION,
-        ),
-        [f"{WARRANTY}\nNote: keep the receipt.\n{RETURNS}"],
-    ),
-    "questions and answers between tags": (
-        said(f"<context>Question: How long?\nAnswer: {WARRANTY}</context>\n\n{QUESTION}"),
-        [f"Question: How long?\nAnswer: {WARRANTY}"],
-    ),
-    "articles that are pointed to": (
-        said(
-            f"Answer from these articles.\n<article>{WARRANTY}</article>\n<article>{RETURNS}</article>\n"
-            f"{QUESTION}"
-        ),
-        [WARRANTY, RETURNS],
-    ),
-    "sections that are pointed to": (
-        said(
-            f"Answer from the sections below.\n\nSection 1: {WARRANTY}\nSection 2: {RETURNS}\n\n"
-            f"Question: {QUESTION}"
-        ),
-        [WARRANTY, RETURNS],
-    ),
-    "a question that comes first": (
-        said(f"{QUESTION}\n\nUse only these passages:\n[1] {WARRANTY}\n[2] {RETURNS}"),
-        [WARRANTY, RETURNS],
-    ),
-    "passages of an earlier turn": (
-        said(f"<context>{WARRANTY}</context>\n\nWhat is sold?", ("assistant", "Lamps."), QUESTION),
-        [WARRANTY],
-    ),
-}
-
-
-@pytest.mark.parametrize(("messages", "passages"), MORE.values(), ids=MORE.keys())
-def test_passages_are_whole_and_the_question_is_found_wherever_it_stands(
-    messages: Sequence[Mapping[str, Any]], passages: Sequence[str]
-) -> None:
-    record = read(messages)
-    assert (texts(record), record.question) == (list(passages), QUESTION)
+def test_plain_chat_is_not_judged_and_the_message_names_the_switch() -> None:
+    for system, user in PLAIN:
+        record = read(said(*([("system", system)] if system else []), user))
+        assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}, user
+        assert (record.chunks, record.context_from_prompt) == ((), False), user
+        assert "`extract.context: prompt`" in record.gaps[0].detail
+        assert "`--set extract.context=prompt`" in record.gaps[0].detail
 
 
 TOOL_CALL = {
@@ -270,14 +141,6 @@ def test_retrieval_comes_before_the_prompt() -> None:
     assert (texts(record), record.context_from_prompt) == (["Found."], False)
 
 
-def test_chunks_are_named_after_their_text() -> None:
-    record = read(SHAPES[0].messages)
-    assert [chunk.id for chunk in record.chunks] == [
-        hashlib.sha256(text.encode()).hexdigest()[:16] for text in SHAPES[0].passages
-    ]
-    assert [chunk.rank for chunk in record.chunks] == list(range(len(record.chunks)))
-
-
 def test_question_of_the_call_around_the_model_is_not_in_the_context() -> None:
     root = chat(said(QUESTION), 9, **WORKFLOW)
     inner = chat(said(f"{WARRANTY} {RETURNS} {QUESTION}"), 1, 9)
@@ -302,73 +165,22 @@ def test_prompt_that_the_policy_cut_is_not_judged() -> None:
     assert reasons(record) == {Part.CONTEXT: SkipReason.TRUNCATED}
 
 
-def test_prompt_that_tempo_cut_is_not_judged() -> None:
-    whole = json.dumps(said(("system", f"<context>{WARRANTY}</context>"), f"{QUESTION} {'x' * 3_000}"))
-    cut = chat([], **{"gen_ai.input.messages": whole[:2_048]})
-    (record,) = extract_records(a_trace(cut)).records
-    assert record.gap(Part.CONTEXT) is not None
-
-
-def test_two_model_calls_of_one_trace_are_one_answer() -> None:
-    rewrite = chat(said("Rewrite: how long?"), 2, 9, at=(0, 1), answer=QUESTION)
-    answer = chat(said(FRAMED), 1, 9, at=(5, 9))
-    (record,) = extract_records(a_trace(a_span(9), rewrite, answer)).records
-    assert (texts(record), record.answer) == ([WARRANTY], ANSWER)
-
-
-def test_model_call_inside_a_call_with_a_retrieval_is_no_answer_of_its_own() -> None:
-    root = a_span(9, attributes={**WORKFLOW, "gen_ai.input.messages": json.dumps(said(QUESTION))})
-    found = a_span(
-        2,
-        9,
-        attributes={"ragtrace.kind": "retrieval", "ragtrace.retrieval.documents": ('{"content": "Found."}',)},
-    )
-    beside, nested = chat(said(FRAMED), 7), chat(said(FRAMED), 1, 9)
-    for spans in ((root, found, nested), (root, found, nested, beside)):
-        (record,) = extract_records(a_trace(*spans), LIBERAL).records
-        assert texts(record) == ["Found."]
-
-
 HUGE: Mapping[str, Callable[[int], str]] = {
     "lines": lambda n: "Context:\n" + "a b c\n" * n + f"\nQuestion: {QUESTION}",
-    "blank lines": lambda n: "Answer from the passages below.\n" + "\n" * n + QUESTION,
     "tags": lambda n: "<context>" * n + "x" + "</context>" * n,
     "tags that do not end": lambda n: "<document>" * n,
-    "documents": lambda n: f"<document>{WARRANTY}</document>\n" * n + QUESTION,
     "brackets": lambda n: "Use these passages.\n" + "[1] a b c d\n" * n,
-    "lists of JSON": lambda n: "Use the documents. " + '[{"text": "a' * n,
     "verbs": lambda n: "use from answer given " * n,
     "questions": lambda n: "Context: x\n\n" + "why?\n\n" * n,
-    "instructions": lambda n: "Answer from these passages.\n\n" + "Be polite.\n\n" * n,
     "fences": lambda n: "Context:\n" + "```\n" * n,
-    "labels": lambda n: "Document 1:\n" * n,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rules", [ExtractRules(), LIBERAL], ids=["auto", "prompt"])
-@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
-def test_work_grows_with_the_prompt_and_not_with_its_square(
-    text: Callable[[int], str], rules: ExtractRules
-) -> None:
-    assert _steps(text(2_000), rules) <= 5 * _steps(text(500), rules)
-
-
-def _steps(text: str, rules: ExtractRules) -> int:
-    """Count the lines of Python that run: no clock of a busy machine."""
-    count = 0
-
-    def tracer(frame: object, event: str, arg: object) -> Any:
-        nonlocal count
-        count += 1
-        return tracer
-
-    sys.settrace(tracer)
-    try:
-        read(said(text), rules)
-    finally:
-        sys.settrace(None)
-    return count
+def test_work_grows_with_the_prompt_and_not_with_its_square() -> None:
+    for name, text in HUGE.items():
+        effort = lines_run(read, said(text(200)), LIBERAL)
+        assert lines_run(read, said(text(800)), LIBERAL) <= 5 * effort, name
 
 
 @given(

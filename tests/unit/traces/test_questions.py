@@ -75,19 +75,6 @@ def test_prompt_stands_for_the_question_where_nothing_else_does() -> None:
     assert the_record(retrieval(None), chat(message("user", stuffed))).question == stuffed
 
 
-def test_first_call_inside_a_wrapper_that_holds_nothing_has_the_question() -> None:
-    wrapper = a_span(1, attributes={OPERATION: "invoke_agent"})
-    inner = a_span(
-        2,
-        1,
-        at=(1, 99),
-        attributes={OPERATION: "invoke_agent", "gen_ai.input.messages": messages("user", "How long?")},
-    )
-    found = {OPERATION: "retrieval", "gen_ai.retrieval.documents": documents(a=CHUNK)}
-    (record,) = extract_records(a_trace(wrapper, inner, a_span(3, 2, at=(10, 20), attributes=found))).records
-    assert record.question == "How long?"
-
-
 RIGHT = "Refunds take 14 days."
 ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 
@@ -150,14 +137,6 @@ def test_of_several_spans_the_last_is_believed() -> None:
     assert record.reference == "Last."
 
 
-def test_of_two_calls_each_gets_its_own_reference() -> None:
-    other = second_call()
-    first, second = records_of(
-        *rag_trace(0), *other, holder(1, parent=ROOT), holder(2, link=other[0], text="Yes.")
-    )
-    assert (first.reference, second.reference) == (RIGHT, "Yes.")
-
-
 def test_a_reference_that_could_be_of_two_calls_is_of_none() -> None:
     assert [record.reference for record in records_of(*rag_trace(0), *second_call(), holder())] == [None] * 2
 
@@ -198,11 +177,9 @@ def test_turns_before_the_question_are_read_in_order_without_the_passages_in_the
 
 @pytest.mark.slow
 def test_only_the_last_turns_are_read_each_up_to_a_bound() -> None:
-    long = [
-        ("user", f"Question {n}?") if n % 2 == 0 else ("assistant", "word " * 5_000) for n in range(2_000)
-    ]
+    long = [("user", f"Question {n}?") if n % 2 == 0 else ("assistant", "word " * 500) for n in range(200)]
     turns = record_with([*long, ("user", "And then?")]).earlier_turns
-    assert [turn.question for turn in turns] == ["Question 1994?", "Question 1996?", "Question 1998?"]
+    assert [turn.question for turn in turns] == ["Question 194?", "Question 196?", "Question 198?"]
     assert all(len(turn.answer) <= 1_001 for turn in turns)
     assert record_with(HISTORY, ExtractRules(earlier_turns=1)).earlier_turns == TURNS[1:]
     assert record_with(HISTORY, ExtractRules(earlier_turns=0)).earlier_turns == ()
