@@ -103,7 +103,7 @@ CATALOGUE: Final = (
         file="ragtrace/stats/errors.py",
         old="self.shift = mean_of_all - mean_of_joined",
         new="self.shift = mean_of_all - mean_of_better",
-        test="tests/unit/stats/test_estimates.py::test_a_biased_cheap_judge_does_not_move_the_mean",
+        test="tests/unit/stats/test_stats.py::test_a_biased_cheap_judge_does_not_move_the_mean",
     ),
     Mutant(
         promise="privacy",

@@ -13,7 +13,14 @@ from ragtrace import semconv
 from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call, SpanTree, is_mapped, snake
-from ragtrace.traces.extract._content import FoundValue, Place, found_text, open_damage, parse_loosely
+from ragtrace.traces.extract._content import (
+    FoundValue,
+    Place,
+    found_text,
+    may_be_parsed,
+    open_damage,
+    parse_loosely,
+)
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
@@ -135,7 +142,7 @@ def _inner(text: str, question: str | None) -> tuple[str | None, str]:
 
 def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     fenced = _FENCED.search(text) if text.endswith("```") else None
-    if not (fenced or text.startswith(("{", '"', "[{", '["'))):
+    if not fenced and not may_be_parsed(text):
         return None, ""
     node = parse_loosely(fenced[1].strip() if fenced else text)
     if isinstance(node, str):
@@ -143,11 +150,13 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     if isinstance(node, tuple):
         if tokens := joined_tokens(node):
             return tokens, "the pieces of the JSON list"
-        if isinstance(node[0], str):
-            return None, ""
+        if node and isinstance(node[0], str):
+            return (None if all(isinstance(each, str) for each in node) else node[0]), "the first in a list"
         return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
-    if not isinstance(node, dict) or not (name := _name_of_answer(node, question)):
+    if not isinstance(node, dict):
         return None, ""
+    if not (name := _name_of_answer(node, question)):
+        return (None if fenced else last_answer_text(messages_of(node)[0])), "the last message of the model"
     if fenced and fenced.start() and not _ANSWER_NAME.search(snake(name)):
         return None, ""  # an example of JSON, below what is said of it
     held = _inner_of(node[name])
@@ -284,7 +293,8 @@ def returned(call: Call, answering: Answering) -> FoundValue[str] | None:
         return own.answer
     if own.answer and said:
         is_sure = _is_sure(own.answer.how) and said not in helped
-        if is_sure or any(_same(said, text) for text in texts):
+        holds = isinstance(parse_loosely(own.answer.value), dict | tuple)  # the text may be in it
+        if is_sure or said in texts or (not holds and any(_same(said, text) for text in texts)):
             return own.answer
     known = {leaf.text for leaf in _leaves(own.told)} if own.told is not None else set()
     for each in call.of(Role.RETRIEVAL, Role.RERANK):

@@ -34,7 +34,7 @@ _MOST_PARSED = 4_096
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
-_BRACKETS = (("{", "}"), ("[", "]"), ("(", ")"))
+_OPENING, _CLOSING = ("{", "[", "("), ("}", "]", ")")
 _UNCLEAN = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 """The escapes of NUL and of surrogates."""
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
@@ -196,9 +196,15 @@ def parse_loosely(value: AttributeValue) -> AttributeValue:
 
     Any other value is returned unchanged.
     """
-    if not isinstance(value, str) or not value.lstrip().startswith((*_STARTS, *BEGINNINGS_OF_EVENTS)):
+    if not isinstance(value, str) or not may_be_parsed(value):
         return value
     return _parsing.get()(value)
+
+
+def may_be_parsed(text: str) -> bool:
+    """Return whether a text begins like JSON, a Python literal, an object's ``repr`` or events."""
+    begins = text.lstrip()
+    return begins.startswith((*_STARTS, *BEGINNINGS_OF_EVENTS)) or _REPR.match(begins) is not None
 
 
 @contextmanager
@@ -259,7 +265,7 @@ def _parse(text: str) -> AttributeValue:
     try:
         node = json.loads(stripped)
     except (ValueError, RecursionError):
-        literal = _python_literal(stripped)
+        literal = _of_repr(stripped) if _REPR.match(stripped) else _python_literal(stripped)
         parsed: AttributeValue = joined_lines(stripped) or (text if literal is None else literal)
     else:
         is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
@@ -306,7 +312,11 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 def _python_literal(text: str) -> AttributeValue:
-    if len(text) > _MAX_REPR_BYTES or (text[0], text[-1]) not in _BRACKETS:
+    if (
+        len(text) > _MAX_REPR_BYTES
+        or text[-1:] not in _CLOSING
+        or not (text[0] in _OPENING or _REPR.match(text))
+    ):
         return None
     try:
         with warnings.catch_warnings():
@@ -314,6 +324,23 @@ def _python_literal(text: str) -> AttributeValue:
             return _as_value(ast.literal_eval(_Constructors().visit(ast.parse(text, mode="eval"))), False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
+
+
+def _of_repr(text: str) -> AttributeValue:
+    """Read the ``repr`` or ``str`` of an object that holds a text; of one that is no literal, the text."""
+    held = _python_literal(text)
+    if isinstance(held, dict) and not held.keys().isdisjoint(_FIELDS):
+        return held
+    first = _FIRST_FIELD.match(text)
+    return {first["name"]: clean(str(ast.literal_eval(first["text"])))} if first else None
+
+
+_FIELDS = ("content", "page_content", "text", "answer", "response", "output", "result", "raw", "messages")
+_REPR = re.compile(rf"[A-Z]\w{{1,60}}\(\s*[a-z_]\w*=|(?:{'|'.join(_FIELDS)})=['\"]")
+_FIRST_FIELD = re.compile(
+    rf"(?:[A-Z]\w{{1,60}}\(\s*)?(?P<name>{'|'.join(_FIELDS)})="
+    r"""(?P<text>'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")(?:,? \w+=|,?\s*\)\Z)"""
+)
 
 
 class _Constructors(ast.NodeTransformer):

@@ -422,6 +422,8 @@ def of_tools(node: Message) -> bool:
 
 def _role(message: Message) -> str:
     role = message.get("role", message.get("type", message.get("_role")))  # as Haystack serializes objects
+    if "source" in message and "role" not in message and str(role).endswith("Message"):  # as AutoGen does
+        role = "user" if message["source"] == "user" else "assistant"
     role = role.lower() if isinstance(role, str) else ""
     # Phoenix writes the role of the message around it, not the tool's
     return "tool" if role in _ANSWER_ROLES and message.get("tool_call_id") else role

@@ -15,8 +15,6 @@ from ragtrace.metrics.session import StepSession
 from ragtrace.model import Direction, MetricOutcome, MetricResult, RagRecord
 from ragtrace.ports import Metric
 
-__all__ = ["BROKEN", "Broken"]
-
 BROKEN: Final = f"{__name__}:Broken"
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from tests.gullible_model import gullible_reply, running_model
 
-__all__ = ["DriftingModel", "running_drifting_model", "write_anchors"]
-
 
 @dataclass(slots=True)
 class DriftingModel:

@@ -15,8 +15,6 @@ from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.traces.trace import Span
 from tests.rag_spans import START_NS, rag_trace
 
-__all__ = ["RESOLVING", "claims_by_trace", "leaning"]
-
 
 def open_resolving(settings: JudgeSettings) -> Judge:
     """Open a judge that puts the last earlier question in place of "it" in a claim."""

@@ -13,8 +13,6 @@ from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, ReplyT
 
-__all__ = ["PAID", "Paid", "paid", "prices"]
-
 PAID: Final = f"{__name__}:open_paid:"
 
 

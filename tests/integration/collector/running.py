@@ -20,8 +20,6 @@ from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.service.collector import Collector, open_collector
 from tests.patience import PATIENCE_S
 
-__all__ = ["carriers_in", "config_of", "half_a_request", "post", "running_collector", "send_grpc", "until"]
-
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PROTOBUF = {"content-type": "application/x-protobuf"}
 

@@ -15,8 +15,6 @@ from ragtrace_collector.service.collector import Collector, open_collector
 from tests.integration.collector.running import carriers_in
 from tests.rag_spans import START_NS
 
-__all__ = ["StandingClock", "Stepped", "final_carriers", "stepped_collector"]
-
 
 class StandingClock:
     """A clock that a test moves, and sets wrong if it likes."""
@@ -70,7 +68,7 @@ class Stepped:
     async def outcomes(self) -> dict[str, int]:
         """Return how the answers that were seen ended, or where they wait."""
         counts = (await self.collector.pipeline.store.ledger()).by_name()
-        others = {
+        others = [
             "open_traces",
             "held_traces",
             "poison_traces",
@@ -78,7 +76,7 @@ class Stepped:
             "undelivered",
             "unconfirmed",
             "rejected",
-        }
+        ]
         return {name: number for name, number in counts.items() if number and name not in others}
 
 

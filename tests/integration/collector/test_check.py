@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,6 @@ def test_what_cannot_be_opened_is_named(others: dict[str, Any], said: str, tmp_p
     result = checked(tmp_path, **others)
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.stderr.split())
-
-
-def test_an_address_that_is_taken_is_a_warning(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = checked(tmp_path, telemetry={"listen": address})
-    assert result.exit_code == 0
-    assert f"warning: `telemetry.listen`: cannot listen on '{address}'" in result.stderr
 
 
 def test_a_wrong_option_of_kafka_is_not_quoted(tmp_path: Path) -> None:

@@ -31,20 +31,15 @@ CALLS_AN_ANSWER = 2
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name for the judge of this test."""
-    return f"j{abs(hash(request.node.nodeid))}"
+def judge(tmp_path: Path) -> Paid:
+    """What the judge of this test does."""
+    return paid(str(tmp_path))
 
 
-@pytest.fixture
-def judge(name: str) -> Paid:
-    return paid(name)
-
-
-def config(folder: Path, name: str, **changes: Any) -> CollectorConfig:
+def config(folder: Path, **changes: Any) -> CollectorConfig:
     """Return a configuration whose judge costs money, and whose delays are seconds."""
     own: dict[str, Any] = {
-        "judge": {"use": f"{PAID}{name}", "sentinel_rate": 0},
+        "judge": {"use": f"{PAID}{folder}", "sentinel_rate": 0},
         "evaluate": {"retry_delays": ["10s", "60s"], "probe_delays": ["5s", "20s"], "deadline": "12h"},
     }
     for key, value in changes.items():
@@ -70,11 +65,9 @@ async def queued(spans: Stepped, *numbers: int) -> None:
 # --- the judge may refuse
 
 
-async def test_answers_wait_while_the_judge_refuses_and_use_up_no_attempt(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
+async def test_answers_wait_while_the_judge_refuses_and_lose_no_attempt(tmp_path: Path, judge: Paid) -> None:
     judge.failure = REFUSED
-    async with stepped_collector(config(tmp_path, name, evaluate={"retry_delays": []})) as spans:
+    async with stepped_collector(config(tmp_path, evaluate={"retry_delays": []})) as spans:
         await settled(spans, 0, 1, 2)
         assert await spans.outcomes() == {"postponed:judge_refused": 2, "queued": 1}
         assert judge.calls == 2
@@ -101,11 +94,9 @@ async def test_the_reason_names_the_status_and_where_the_key_is_read_from(
 # --- the judge may be slow
 
 
-async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
+async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(tmp_path: Path, judge: Paid) -> None:
     judge.failure = LATE
-    async with stepped_collector(config(tmp_path, name)) as spans:
+    async with stepped_collector(config(tmp_path)) as spans:
         calls = []
         for seconds in (1, 9, 1, 59, 1, 1000):
             await settled(spans, 0)
@@ -117,20 +108,15 @@ async def test_an_answer_is_tried_again_after_each_delay_and_then_ends(
     assert calls[-1] == 3
 
 
-async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
+async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(tmp_path: Path, judge: Paid) -> None:
     judge.open.clear()
-    async with running_collector(config(tmp_path, name, drain_timeout="0s")) as collector:
+    async with running_collector(config(tmp_path, drain_timeout="0s")) as collector:
         await post(collector, request_of(*rag_trace(0)))
         await until(lambda: judge.calls)
     judge.open.set()
-    async with stepped_collector(config(tmp_path, name)) as spans:
+    async with stepped_collector(config(tmp_path)) as spans:
         (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=2**62)
     assert (job.attempts, job.crashes, job.reason) == (0, 0, "")
-
-
-# --- a metric may be broken
 
 
 # --- the judge may cost too much
@@ -140,11 +126,9 @@ def limited(limit: str, number: float, period: str = "day", **more: Any) -> dict
     return {"live": {period: f"{number} {limit}"}, **more}
 
 
-async def test_at_the_wall_answers_wait_for_the_next_window(tmp_path: Path, name: str, judge: Paid) -> None:
+async def test_at_the_wall_answers_wait_for_the_next_window(tmp_path: Path, judge: Paid) -> None:
     budget = limited("calls", 2 * CALLS_AN_ANSWER)
-    async with stepped_collector(
-        config(tmp_path, name, budget=budget, evaluate={"deadline": "48h"})
-    ) as spans:
+    async with stepped_collector(config(tmp_path, budget=budget, evaluate={"deadline": "48h"})) as spans:
         await settled(spans, 0, 1, 2, 3)
         assert await spans.outcomes() == {"judged": 2, "postponed:over_budget": 1, "queued": 1}
         assert judge.calls == 2 * CALLS_AN_ANSWER
@@ -152,31 +136,29 @@ async def test_at_the_wall_answers_wait_for_the_next_window(tmp_path: Path, name
         assert await spans.outcomes() == {"judged": 4}
 
 
-async def test_an_answer_that_cannot_wait_for_the_next_window_is_over_budget(
-    tmp_path: Path, name: str
-) -> None:
+async def test_an_answer_that_cannot_wait_for_the_next_window_is_over_budget(tmp_path: Path) -> None:
     budget = limited("calls", CALLS_AN_ANSWER, "month")
-    async with stepped_collector(config(tmp_path, name, budget=budget)) as spans:
+    async with stepped_collector(config(tmp_path, budget=budget)) as spans:
         await settled(spans, 0, 1, 2)
         assert await spans.outcomes() == {"judged": 1, "over_budget:month_calls": 2}
         assert [span.name for span in spans.carriers()] == ["evaluation pass"]
 
 
-async def test_a_restart_does_not_open_the_purse(tmp_path: Path, name: str, judge: Paid) -> None:
+async def test_a_restart_does_not_open_the_purse(tmp_path: Path, judge: Paid) -> None:
     budget, clock = limited("calls", CALLS_AN_ANSWER), StandingClock()
     for number in range(3):
         async with stepped_collector(
-            config(tmp_path, name, budget=budget, evaluate={"deadline": "48h"}), clock=clock
+            config(tmp_path, budget=budget, evaluate={"deadline": "48h"}), clock=clock
         ) as spans:
             await settled(spans, number)
     assert judge.calls == CALLS_AN_ANSWER
 
 
-async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
-    tmp_path: Path, name: str
+async def test_if_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
+    tmp_path: Path,
 ) -> None:
     budget, clock = limited("calls", 12, "month", at_limit="lower_rate"), StandingClock()
-    async with running_collector(config(tmp_path, name, budget=budget), clock=clock) as collector:
+    async with running_collector(config(tmp_path, budget=budget), clock=clock) as collector:
         spans = Stepped(collector=collector, clock=clock, out=tmp_path / "out.jsonl")
         guards = collector.live.shared_evaluator.guarded.guards
         assert guards is not None

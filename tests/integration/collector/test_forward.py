@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace.traces.trace import Scope, Span, SpanEvent, SpanLink
+from ragtrace.traces.trace import Scope, SpanEvent, SpanLink
 from ragtrace_collector.service.collector import Collector
 from tests.attack.back_end import Answer, running_back_end
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
@@ -147,13 +147,3 @@ async def test_nothing_multiplies_however_often_it_comes_back(
     carriers = [span for span in back_end.spans if span.name.startswith(semconv.CARRIER_NAME_PREFIX)]
     assert len(carriers) == answers == counted["answers_judged"]
     assert counted["spans_own"] == answers * rounds
-
-
-async def test_what_other_tools_evaluate_is_not_judged(tmp_path: Path) -> None:
-    root, retrieval, generation = rag_trace(0)
-    evaluator: Span = replace(root, attributes={semconv.OI_KIND: semconv.OI_EVALUATOR}, name="Faithfulness")
-    async with stepped_collector(config_of(tmp_path)) as spans:
-        await spans.send(evaluator, retrieval, generation)
-        await spans.pass_time(5)
-        assert await spans.outcomes() == {}
-    assert spans.carriers() == ()

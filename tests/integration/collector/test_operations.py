@@ -26,6 +26,8 @@ from tests.integration.collector.running import (
     send_grpc,
     until,
 )
+from tests.integration.collector.test_access import entry
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 from tests.reading.kinds import node, spans_of
 from tests.reading.test_unread import FLAT
@@ -35,7 +37,8 @@ pytestmark = pytest.mark.slow
 
 
 async def get(collector: Collector, path: str, **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.operations.port}") as client:
+    url = f"http://127.0.0.1:{collector.operations.port}"
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
         return await client.get(path, headers=headers)
 
 
@@ -90,11 +93,7 @@ async def test_a_store_that_takes_nothing_is_told_as_the_reason_for_not_being_re
 
 
 async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Path) -> None:
-    token = {
-        "name": "prometheus",
-        "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    }
-    tokens = [{**token, "may": ["read"]}]  # of the word "test"
+    tokens = [entry("test", "prometheus", may=["read"])]
     async with running_collector(config_of(tmp_path, receive={"tokens": tokens})) as collector:
         codes = {path: (await get(collector, path)).status_code for path in PAGES}
         allowed = {

@@ -21,24 +21,15 @@ from ragtrace_collector.store.ledger import read_screened
 from ragtrace_collector.store.open import database_of
 from tests.integration.cli.program import run
 from tests.integration.collector.running import carriers_in, config_of, request_of
-from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.integration.collector.stepping import StandingClock
+from tests.rag_spans import rag_trace, trace_id_of
 
 MINUTE_NS = 60 * 10**9
 WRONG = "Refunds take 99 days."
 
 
-class SetClock:
-    """Tells the time that a test sets."""
-
-    def __init__(self) -> None:
-        self.time_ns = START_NS - START_NS % MINUTE_NS
-
-    def now_ns(self) -> int:
-        return self.time_ns
-
-
 @asynccontextmanager
-async def at(clock: SetClock, folder: Path, **sample: Any) -> AsyncIterator[Collector]:
+async def at(clock: StandingClock, folder: Path, **sample: Any) -> AsyncIterator[Collector]:
     """Open a collector that works when it is told to, at the time that is set."""
     config = config_of(folder, sample=sample, judge={"use": "lexical"})
     async with open_collector(config, clock=clock) as collector:
@@ -82,7 +73,7 @@ async def accounts(collector: Collector) -> Mapping[tuple[str, str], int]:
 
 @pytest.mark.parametrize(("on_request", "judged"), [(False, set()), (True, {2, 4})])
 async def test_an_application_turns_evaluation_of_a_call_off_and_on(
-    tmp_path: Path, clock: SetClock, on_request: bool, judged: set[int]
+    tmp_path: Path, clock: StandingClock, on_request: bool, judged: set[int]
 ) -> None:
     rules = [{"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}}]
     root, retrieval, generation = rag_trace(4)
@@ -107,11 +98,13 @@ async def test_an_application_turns_evaluation_of_a_call_off_and_on(
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> StandingClock:
+    clock = StandingClock()
+    clock.time_ns -= clock.time_ns % MINUTE_NS
+    return clock
 
 
-async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, clock: SetClock) -> None:
+async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, clock: StandingClock) -> None:
     rules = [
         {"name": "errors", "status": "error"},
         {"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}},
@@ -143,7 +136,9 @@ async def test_each_answer_is_judged_by_the_rule_that_names_it(tmp_path: Path, c
     assert counted[("sampled_out", "ratio")] == 1
 
 
-async def test_a_restart_neither_lifts_a_limit_nor_changes_its_rates(tmp_path: Path, clock: SetClock) -> None:
+async def test_a_restart_neither_lifts_a_limit_nor_changes_rates(
+    tmp_path: Path, clock: StandingClock
+) -> None:
     sample = {"limit": {"answers": 4}}
     async with at(clock, tmp_path, **sample) as collector:
         await take(collector, *(trace_of(number) for number in range(20)))
@@ -162,25 +157,12 @@ async def test_a_restart_neither_lifts_a_limit_nor_changes_its_rates(tmp_path: P
     assert found.keys() & expected.keys()
 
 
-async def test_a_small_tenant_is_judged_beside_a_loud_one(tmp_path: Path, clock: SetClock) -> None:
-    sample = {"ratio": 0.0, "tenant": "app.customer", "tenant_floor": 2}
-    loud = (trace_of(number, **{"app.customer": "loud"}) for number in range(30))
-    async with at(clock, tmp_path, **sample) as collector:
-        await take(collector, *loud)
-        await take(collector, trace_of(30, **{"app.customer": "small"}))
-        found = await judge(collector, tmp_path)
-    assert trace_id_of(30) in found
-    assert len(found) == 3
-    assert {each.attributes[semconv.SAMPLE_RULE] for each in found.values()} == {"tenant"}
-    assert {each.attributes[semconv.SAMPLE_PROBABILITY] for each in found.values()} == {1.0}
-
-
 NEAR = {"below": 0.5, "same": ["session"], "most": 2}
 WATCHED = {"ratio": 0.0, "rules": [{"name": "vip", "attributes": {"vip": True}}], "neighbours": NEAR}
 
 
 async def test_a_low_score_brings_back_its_session_and_keeps_who_comes(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: StandingClock
 ) -> None:
     this, other = {"session.id": "secret"}, {"session.id": "s2"}
     async with at(clock, tmp_path, **WATCHED) as collector:
@@ -200,7 +182,7 @@ async def test_a_low_score_brings_back_its_session_and_keeps_who_comes(
 
 
 async def test_late_spans_of_what_was_left_out_bring_it_back_only_for_a_higher_rate(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: StandingClock
 ) -> None:
     rules = [
         {"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}},
@@ -229,7 +211,7 @@ def grounded(number: int, *, is_good: bool) -> tuple[Span, ...]:
 
 
 async def test_suspicious_answers_are_judged_more_often_with_a_known_probability(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: StandingClock
 ) -> None:
     suspicion = {"to": 1.0, "power": 3}
     async with at(clock, tmp_path, ratio=0.05, suspicion=suspicion) as collector:
@@ -252,7 +234,7 @@ async def test_suspicious_answers_are_judged_more_often_with_a_known_probability
     assert {one.probability for one in seen} == {1.0}
 
 
-async def test_back_fill_chooses_what_the_collector_chose(tmp_path: Path, clock: SetClock) -> None:
+async def test_back_fill_chooses_what_the_collector_chose(tmp_path: Path, clock: StandingClock) -> None:
     traces = [grounded(number, is_good=number % 2 == 0) for number in range(40)]
     sample = {"ratio": 0.05, "suspicion": {"to": 0.8, "power": 2}}
     async with at(clock, tmp_path, **sample) as collector:
@@ -274,7 +256,7 @@ async def test_back_fill_chooses_what_the_collector_chose(tmp_path: Path, clock:
 
 
 async def test_a_report_joins_the_screen_of_all_answers_with_the_verdicts_on_some(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: StandingClock
 ) -> None:
     async with at(clock, tmp_path, ratio=0.3, suspicion={"power": 2}) as collector:
         await take(collector, *(grounded(number, is_good=number % 3 != 0) for number in range(120)))

@@ -71,6 +71,7 @@ def queries() -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.night
 def test_prometheus_answers_every_query_of_the_docs(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     telemetry = {"listen": f"127.0.0.1:{port}"}
@@ -80,13 +81,11 @@ def test_prometheus_answers_every_query_of_the_docs(tmp_path: Path) -> None:
     ):
         send(collector, first=1_000)  # Prometheus sees growth only from a first scrape on
         eventually(lambda: prometheus.value("max(ragtrace_evaluation_judged)"), what="a first answer")
-        before = len(judged(collector))
         send(collector)
         eventually(
             lambda: prometheus.value('sum(ragtrace_answers{state=~"judged|sampled_out"})') == 2 * NUMBER,
             what="all answers",
         )
-        assert len(judged(collector)) > before
         for title, query in queries().items():
             rows = eventually(lambda query=query: prometheus.series(query), what=title)  # type: ignore[misc]
             assert all(value == value for _, value in rows), title

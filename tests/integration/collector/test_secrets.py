@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -159,26 +158,9 @@ def test_a_program_that_fails_shows_no_variable_of_its_environment(tmp_path: Pat
     assert SECRET not in done.stdout + done.stderr
 
 
-class Everything(logging.Handler):
-    """Keeps every line of the process, in both formats."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines += [JsonLines().format(record), TextLines().format(record)]
-
-
-@pytest.fixture
-def log() -> Iterator[Everything]:
-    handler, root = Everything(), logging.getLogger()
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    yield handler
-    root.setLevel(before)
-    root.removeHandler(handler)
+def lines(caplog: pytest.LogCaptureFixture) -> str:
+    """Return every line of the process, in both formats."""
+    return "".join(form.format(record) for record in caplog.records for form in (JsonLines(), TextLines()))
 
 
 async def told(collector: Collector, *counts: str) -> str:
@@ -191,8 +173,9 @@ async def told(collector: Collector, *counts: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 401, 500])
 async def test_a_judge_that_quotes_what_it_was_asked_is_not_quoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Everything, status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setenv("JUDGE_KEY", KEY)
     body = f'{{"error": {{"message": "no: {QUESTION} {CHUNK} {ANSWER} {KEY}", "code": "bad"}}}}'.encode()
     with http_server(lambda _: HttpAnswer(status=status, body=body)) as server:
@@ -200,24 +183,28 @@ async def test_a_judge_that_quotes_what_it_was_asked_is_not_quoted(
         async with running_collector(config_of(tmp_path, judge=judge, drain_timeout="0s")) as collector:
             await post(collector, request_of(*SPANS))
             pages = await told(collector, "answers_postponed", "answers_failed")
-    assert "canary" not in pages + "".join(log.lines)
+    assert "canary" not in pages + lines(caplog)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE])
 async def test_a_back_end_that_quotes_what_it_was_sent_is_not_quoted(
-    tmp_path: Path, log: Everything, code: grpc.StatusCode
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
 ) -> None:
+    caplog.set_level(logging.INFO)
     answer = GrpcAnswer(code=code, details=f"attribute too long: {ANSWER}")
     async with grpc_server(answer) as server:
         export = [{"endpoint": server.endpoint, "forward": True, "headers": {"x-key": KEY}}]
         async with running_collector(config_of(tmp_path, export=export, drain_timeout="0s")) as collector:
             await post(collector, request_of(*SPANS))
             pages = await told(collector, "parcels_rejected", "deliveries_failed")
-    assert any("attribute too long" in line for line in log.lines)
-    assert "canary" not in pages + "".join(log.lines)
+    assert "attribute too long" in lines(caplog)
+    assert "canary" not in pages + lines(caplog)
 
 
-async def test_own_telemetry_and_refusals_hold_no_content(tmp_path: Path, log: Everything) -> None:
+async def test_own_telemetry_and_refusals_hold_no_content(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     with http_server(lambda _: HttpAnswer()) as server:
         config = config_of(tmp_path, judge={"use": "lexical"}, telemetry={"otlp_endpoint": server.url})
         async with running_collector(config) as collector:
@@ -230,4 +217,4 @@ async def test_own_telemetry_and_refusals_hold_no_content(tmp_path: Path, log: E
         requests = server.requests
     assert {path for path, _, _ in requests} == {"/v1/traces", "/v1/metrics"}
     assert b"canary" not in b"".join(body for _, _, body in requests)
-    assert "canary" not in "".join(log.lines)
+    assert "canary" not in lines(caplog)

@@ -20,15 +20,11 @@ from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.certificates import Authority, Files
 from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.integration.collector.stepping import StandingClock
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
 GOOD = request_of(*rag_trace(0))
-
-
-class StillClock:
-    def now_ns(self) -> int:
-        return 0
 
 
 def secured(folder: Path, server: Files, **tls: Any) -> CollectorConfig:
@@ -133,16 +129,16 @@ def test_an_address_that_other_machines_reach_is_not_open_by_accident(
 ) -> None:
     Authority(tmp_path).issue("server")
     for address in ("127.0.0.1:0", "127.8.9.1:0", "localhost:0", "[::1]:0"):
-        open_auth(config_of(tmp_path, receive={**receive, "grpc": address}), StillClock())
+        open_auth(config_of(tmp_path, receive={**receive, "grpc": address}), StandingClock())
     for address in ("0.0.0.0:0", "[::]:0", "otel.example:4317"):
         settings = {**receive, "grpc": address, "http": None}
         if missing is None:
-            open_auth(config_of(tmp_path, receive=settings), StillClock())
+            open_auth(config_of(tmp_path, receive=settings), StandingClock())
             continue
         with pytest.raises(ConfigError, match=f"without {missing}: set"):
-            open_auth(config_of(tmp_path, receive=settings), StillClock())
+            open_auth(config_of(tmp_path, receive=settings), StandingClock())
         assert not caplog.records
-        open_auth(config_of(tmp_path, receive={**settings, "insecure": True}), StillClock())
+        open_auth(config_of(tmp_path, receive={**settings, "insecure": True}), StandingClock())
         assert address in caplog.text
         caplog.clear()
     assert not caplog.records

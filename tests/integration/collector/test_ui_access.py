@@ -13,7 +13,6 @@ from ragtrace_collector.ui.security import COOKIE
 from ragtrace_collector.web.server import open_auth
 from tests.integration.collector.running import config_of
 from tests.integration.collector.ui_pages import (
-    NOW_NS,
     SESSION_S,
     HandClock,
     Pages,
@@ -107,16 +106,6 @@ def test_guesses_are_few_a_minute_and_hinder_nobody_else() -> None:
     assert log_in(client, ALICE).status_code == 429
     pages.clock.now += 61_000_000_000
     assert log_in(client, ALICE).status_code == 200
-
-
-def test_a_session_ends_after_its_time() -> None:
-    pages = Pages(grants=GRANTS)
-    client = pages.client()
-    log_in(client, ALICE)
-    pages.clock.now = NOW_NS + SESSION_S * 1_000_000_000 - 1
-    assert client.get("/answers", follow_redirects=False).status_code == 200
-    pages.clock.now += 1
-    assert client.get("/answers", follow_redirects=False).status_code == 303
 
 
 def test_a_logout_ends_the_session_on_the_server() -> None:

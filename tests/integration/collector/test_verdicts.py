@@ -18,8 +18,6 @@ from ragtrace.model import BlameClass
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.service.collector import Collector
-from tests.backends.otlp_receiver import running_receiver
 from tests.integration.collector.answer_pages import (
     ANSWER,
     CHUNKS,
@@ -59,13 +57,6 @@ async def carrier_of(folder: Path, spans: Sequence[Span], **changes: Any) -> Spa
     return carrier
 
 
-async def outcomes(collector: Collector) -> dict[str, int]:
-    """Return how the answers that were seen ended, or where they wait."""
-    counts = (await collector.pipeline.store.ledger()).by_name()
-    others = {"open_traces", "undelivered", "unconfirmed", "rejected"}
-    return {name: number for name, number in counts.items() if number and name not in others}
-
-
 # -- one answer -------------------------------------------------------------------------------------------
 async def test_an_answer_gets_its_verdicts_on_its_own_trace(tmp_path: Path) -> None:
     invented = "Refunds take 30 days."
@@ -82,14 +73,6 @@ async def test_an_answer_gets_its_verdicts_on_its_own_trace(tmp_path: Path) -> N
         "Refunds take 14 days.": "ragtrace.claim.supported",
     }
     assert blame.name == semconv.BLAME_EVENT
-
-
-async def test_attributes_of_ones_own_are_judged_where_the_mapping_names_them(tmp_path: Path) -> None:
-    own = {"app.q": "How long?", "app.hits": ("Within 14 days.",), "app.a": "Within 14 days."}
-    span = replace(chat_span(0, question="", answer=""), attributes=own)
-    mapping = {"question": "app.q", "context": "app.hits", "answer": "app.a"}
-    carrier = await carrier_of(tmp_path, [span], extract={"mapping": mapping})
-    assert (carrier.name, carrier.trace_id) == ("evaluation pass", span.trace_id)
 
 
 async def test_a_plain_chat_completion_gets_no_carrier(tmp_path: Path) -> None:
@@ -116,24 +99,10 @@ async def test_a_judge_that_fails_gives_an_error_and_no_score(tmp_path: Path) ->
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0)))
         (carrier,) = await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        assert await outcomes(collector) == {"failed:judge_nonsense": 1}
+        assert (await collector.pipeline.store.ledger()).by_name()["failed:judge_nonsense"] == 1
     assert (carrier.name, carrier.attributes[LABEL]) == ("evaluation error", "error")
     assert carrier.events[0].attributes[semconv.ERROR_TYPE] == "judge_nonsense"
     assert not [key for key in carrier.attributes if key.startswith(semconv.SCORE_PREFIX)]
-
-
-async def test_a_back_end_that_is_away_gets_its_carriers_when_it_is_back(tmp_path: Path) -> None:
-    with running_receiver() as gone:
-        endpoint = gone.endpoint
-    config = config_of(tmp_path, export=[{"endpoint": endpoint}], drain_timeout="0s")
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await until(lambda: collector.counters.snapshot()["deliveries_failed"])
-        assert await outcomes(collector) == {"judged": 1}
-    with running_receiver(endpoint) as back:
-        async with running_collector(config):
-            await until(lambda: back.spans)
-        assert [span.name for span in back.spans] == ["evaluation pass"]
 
 
 # -- several metrics --------------------------------------------------------------------------------------

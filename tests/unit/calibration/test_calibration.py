@@ -28,6 +28,7 @@ from ragtrace.calibration.agreement import (
 )
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, draw
 from ragtrace.calibration.summary import CandidateResult, MeasurementPlan, Results, stratum_of, summarize
+from ragtrace.errors import InputError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.settings import VerifyForm
@@ -204,6 +205,20 @@ def test_an_answer_is_as_good_as_people_say_or_as_its_claims(path: Path) -> None
     assert [answer.supported for answer in answers] == [supported for supported, *_ in expected]
     said = [a_row("supported", answer_label=label) for label in ("neutral", None)]
     assert [answer.supported for answer in rows_read(path, *said)] == [False, None]
+
+
+def test_a_bad_row_is_named_by_file_line_and_field_without_its_text(path: Path) -> None:
+    without_label = {"contexts": [], "claims": [{"text": "secret"}]}
+    for bad, said in (
+        ("{", "is not JSON"),
+        ({"claims": []}, "field `contexts`: is missing"),
+        (without_label, "field `claims.0.label`: is missing"),
+        (a_row("secret"), "field `claims.0.label`"),
+    ):
+        with pytest.raises(InputError) as caught:
+            rows_read(path, a_row("supported"), bad)
+        assert str(caught.value).startswith(f"{path}, line 2: {said}")
+        assert "secret" not in str(caught.value)
 
 
 def test_a_sample_holds_answers_with_unsupported_claims(path: Path) -> None:

@@ -8,8 +8,6 @@ from ragtrace.model import AttributeValue, RagRecord, Target
 from ragtrace.traces.trace import Resource, Span, Trace
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 
-__all__ = ["HOUR_NS", "START_NS", "Asked", "asked", "decide"]
-
 _SECOND_NS = 10**9
 HOUR_NS = 3600 * _SECOND_NS
 START_NS = 480_000 * HOUR_NS

@@ -60,23 +60,3 @@ async def test_what_a_probe_finds_closes_it_or_not(found: BaseException | None, 
     assert await ask(breaker, found)
     assert (breaker.state, "HTTP 401" in breaker.reason) == (state, state is not BreakerState.CLOSED)
     assert await ask(breaker) is (state is not BreakerState.OPEN)
-
-
-async def test_while_one_request_probes_the_others_wait_for_what_it_finds() -> None:
-    breaker = await probed()
-    answer, asked = asyncio.Event(), 0
-
-    async def request() -> None:
-        nonlocal asked
-        async with breaker.passage():
-            asked += 1
-            await answer.wait()
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(3):
-            tasks.create_task(request())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert asked == 1
-        answer.set()
-    assert asked == 3

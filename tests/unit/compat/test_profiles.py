@@ -33,7 +33,6 @@ RECORD = RagRecord.of(
     answer="Refunds take 30 days. We sell shoes. Parcels are blue.",
     reference="Refunds take 14 days. Parcels are blue.",
 )
-NO_CLAIMS = ScriptedJudge(Script.model_validate({"answers": {"30 days": {"claims": []}}}))
 SCORINGS = [
     (metric, profile)
     for profile in PROFILES
@@ -95,13 +94,6 @@ async def test_one_run_of_the_judge_scores_by_every_rule() -> None:
         ("promptfoo", 1 / 3),
     ]:
         assert (await measured("faithfulness", profile)).score == pytest.approx(score), profile
-
-
-async def test_no_claims_are_what_the_tool_makes_of_them() -> None:
-    deepeval = await measured("faithfulness", "deepeval-4", judge=NO_CLAIMS)
-    assert (deepeval.score, deepeval.skip_reason) == (1.0, None)
-    ragas = await measured("faithfulness", "ragas", judge=NO_CLAIMS)
-    assert (ragas.score, ragas.skip_reason) == (None, SkipReason.NO_CLAIMS)
 
 
 def test_a_number_that_only_the_judge_of_the_tool_gives_is_refused() -> None:

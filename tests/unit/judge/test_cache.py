@@ -263,3 +263,10 @@ async def test_the_file_never_outgrows_its_limit(
     assert list(await held(file, [newest])) == ([newest] if kept else [])
     await file.aclose()
     assert len(content(path)) <= max_bytes
+
+
+async def test_the_same_model_elsewhere_is_another_judge(file_of: Any) -> None:
+    inner = ScriptedJudge(lambda request: FreeText(text="hm"))
+    for place in ("here:1/v1", "there:2/v1"):
+        await cached(inner, file_of(), place=place).ask(text_request("?"))
+    assert len(inner.requests) == 2

@@ -7,6 +7,7 @@ import hashlib
 import json
 import unicodedata
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -150,8 +151,6 @@ async def test_a_copied_sentence_is_supported_and_a_changed_number_is_not() -> N
         changed = await verdict_by(context.replace(number, other), context)
         assert copied.label is VerdictLabel.SUPPORTED, language
         assert changed.label is VerdictLabel.UNSUPPORTED, language
-        assert copied.support is not None, language
-        assert changed.support is not None, language
         assert changed.support < copied.support, language
 
 
@@ -234,39 +233,26 @@ SAID = json.loads(files("ragtrace.judge").joinpath("support_model.json").read_te
 RETURNS = "Customers may return purchased shoes within 30 days. The store in Berlin pays the money back."
 
 
-async def judged_by_default(answer: str, *contexts: str) -> tuple[MetricResult, float | None]:
-    evaluation = await evaluate(RagRecord.of(answer=answer, contexts=contexts or [RETURNS]))
+async def judged_by_default(answer: str) -> tuple[MetricResult, Any]:
+    evaluation = await evaluate(RagRecord.of(answer=answer, contexts=[RETURNS]))
     [result] = evaluation.results
     return result, evaluation.suspicion
 
 
-async def test_every_claim_has_a_probability_of_support_and_a_decided_one_the_confidence_of_its_label() -> (
-    None
-):
-    result, _ = await judged_by_default(
-        "Customers may return shoes within 30 days. The store in Hamburg pays the money back."
-        " It costs 99 euros."
-    )
-    assert [verdict.label for verdict in result.verdicts] == [
-        VerdictLabel.SUPPORTED,
-        VerdictLabel.UNJUDGED,
-        VerdictLabel.UNSUPPORTED,
-    ]
+async def test_every_claim_has_a_probability_of_support_and_a_decided_one_a_confidence() -> None:
+    given = "The store in Hamburg pays the money back. It costs 99 euros."
+    result, _ = await judged_by_default(f"Customers may return shoes within 30 days. {given}")
     there, unclear, missing = result.verdicts
-    assert there.confidence == there.support
-    assert unclear.confidence is None
-    assert missing.support is not None
+    assert [each.label.value for each in result.verdicts] == ["supported", "unjudged", "unsupported"]
+    assert (there.confidence, unclear.confidence) == (there.support, None)
     assert missing.confidence == pytest.approx(1 - missing.support)
-    assert there.support > (unclear.support or 0) > missing.support  # type: ignore[operator]
+    assert there.support > unclear.support > missing.support
 
 
 async def test_a_doubtful_answer_is_more_suspicious_than_a_copied_one() -> None:
-    _, copied = await judged_by_default("Customers may return purchased shoes within 30 days.")
-    _, invented = await judged_by_default(
-        "Customers may return purchased shoes within 30 days. Gift cards last 99 years."
-    )
-    assert copied is not None
-    assert invented is not None
+    said = "Customers may return purchased shoes within 30 days."
+    _, copied = await judged_by_default(said)
+    _, invented = await judged_by_default(f"{said} Gift cards last 99 years.")
     assert 0 < copied < 0.2 < 0.5 < invented < 1
 
 
@@ -288,7 +274,6 @@ def test_the_shipped_cuts_are_as_precise_as_promised_out_of_fold() -> None:
         assert found["decided"] == found["flagged"] + found["passed"], file
 
 
-SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 DIGEST = "58b07a60f41c918c6edac1d6e6f5c9bfb3e5b6e8739c69370f9897d4c00b5561"
 """Of ``lexical-v4``. If it changes, train and measure the model again: its card is about other features."""
 

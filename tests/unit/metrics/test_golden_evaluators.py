@@ -68,11 +68,21 @@ TEXT = json.dumps(
 )
 
 
+NAMES = (
+    *("answer_relevance", "chunk_precision", "context_precision", "context_recall", "context_relevance"),
+    *("faithfulness", "groundedness", "hallucination", "question_similarity", "rag_score"),
+)
+
+
+def all_metrics(**options: Any) -> Callable[[], list[Metric]]:
+    return lambda: [metric_named(name, **options) for name in NAMES]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A set of metrics, and what else makes the evaluator."""
 
-    metrics: Callable[[], list[Metric]]
+    metrics: Callable[[], list[Metric]] = field(default_factory=all_metrics)
     faulty: bool = False
     """Replies lack an item, and long ones are cut off."""
     logprobs: bool = True
@@ -141,10 +151,6 @@ def metric(name: str, **options: Any) -> Callable[[], list[Metric]]:
     return lambda: [metric_named(name, **options)]
 
 
-def all_metrics(**options: Any) -> Callable[[], list[Metric]]:
-    return lambda: [metric_named(name, **options) for name in NAMES]
-
-
 def later_metrics() -> list[Metric]:
     criteria = {"step": "The answer names the next step", "long": "The answer is long"}
     return [
@@ -152,6 +158,10 @@ def later_metrics() -> list[Metric]:
         *map(metric_named, ("noise_sensitivity", "retrieval_recall", "retrieval_mrr", "retrieval_ndcg")),
         *(metric_named(name, criterion=text) for name, text in criteria.items()),
     ]
+
+
+def with_prompt(name: str, step: str, other: str) -> Callable[[], list[Metric]]:
+    return lambda: [metric_named(name, prompts={step: MINE}), metric_named(other)]
 
 
 def tool(name: str, profile: str, **options: Any) -> Callable[[], list[Metric]]:
@@ -162,18 +172,6 @@ def verify(**settings: Any) -> Mapping[str, Any]:
     return {"limits": StepLimits(verify=VerifySettings(**settings))}
 
 
-NAMES = [
-    "answer_relevance",
-    "chunk_precision",
-    "context_precision",
-    "context_recall",
-    "context_relevance",
-    "faithfulness",
-    "groundedness",
-    "hallucination",
-    "question_similarity",
-    "rag_score",
-]
 SMALL = StepLimits(
     sentences_per_call=2, claims_per_call=2, chunks_per_call=2, statements_per_call=2, context_chars=90
 )
@@ -203,63 +201,47 @@ CASES: dict[str, Case] = {
         )
     ),
     "a strict profile": Case(metrics=metric("hallucination", profile="deepeval-3", strict_mode=True)),
-    "all at once": Case(metrics=all_metrics()),
-    "all, separate": Case(metrics=all_metrics(), settings={"limits": StepLimits(retrieval="separate")}),
-    "all, in small calls": Case(metrics=all_metrics(), settings={"limits": SMALL}),
+    "all at once": Case(),
+    "all, separate": Case(settings={"limits": StepLimits(retrieval="separate")}),
+    "all, in small calls": Case(settings={"limits": SMALL}),
     "all, of the beginning": Case(
-        metrics=all_metrics(), settings={"limits": StepLimits(max_sentences=2, max_packs=1, context_chars=90)}
+        settings={"limits": StepLimits(max_sentences=2, max_packs=1, context_chars=90)}
     ),
-    "all, badly answered": Case(metrics=all_metrics(), faulty=True),
-    "all, badly answered, separate": Case(
-        metrics=all_metrics(), faulty=True, settings={"limits": StepLimits(retrieval="separate")}
-    ),
-    "all, by probability": Case(metrics=all_metrics(), settings=verify(form=VerifyForm.LOGPROBS)),
+    "all, badly answered": Case(faulty=True),
+    "all, badly answered, separate": Case(faulty=True, settings={"limits": StepLimits(retrieval="separate")}),
+    "all, by probability": Case(settings=verify(form=VerifyForm.LOGPROBS)),
     "all, by probability, twice": Case(
-        metrics=all_metrics(), settings=verify(form=VerifyForm.LOGPROBS, second_look=True, threshold=0.8)
+        settings=verify(form=VerifyForm.LOGPROBS, second_look=True, threshold=0.8)
     ),
-    "all, by probability that is not given": Case(
-        metrics=all_metrics(), logprobs=False, settings=verify(form=VerifyForm.LOGPROBS)
-    ),
+    "all, by probability that is not given": Case(logprobs=False, settings=verify(form=VerifyForm.LOGPROBS)),
     "all, by calibrated probability that is not given": Case(
-        metrics=all_metrics(), logprobs=False, settings=verify(calibrated=VerifyForm.LOGPROBS)
+        logprobs=False, settings=verify(calibrated=VerifyForm.LOGPROBS)
     ),
-    "all, as JSON": Case(metrics=all_metrics(), settings=verify(form=VerifyForm.JSON)),
-    "all, twice": Case(metrics=all_metrics(), settings=verify(second_look=True)),
-    "all, badly answered, twice": Case(metrics=all_metrics(), faulty=True, settings=verify(second_look=True)),
-    "all, without canaries": Case(metrics=all_metrics(), settings=verify(sentinel_rate=0.0)),
-    "all, half of them with canaries": Case(metrics=all_metrics(), settings=verify(sentinel_rate=0.5)),
+    "all, as JSON": Case(settings=verify(form=VerifyForm.JSON)),
+    "all, twice": Case(settings=verify(second_look=True)),
+    "all, badly answered, twice": Case(faulty=True, settings=verify(second_look=True)),
+    "all, without canaries": Case(settings=verify(sentinel_rate=0.0)),
+    "all, half of them with canaries": Case(settings=verify(sentinel_rate=0.5)),
     "all, truncated": Case(metrics=all_metrics(judge_truncated=True)),
     "all, with a threshold": Case(metrics=all_metrics(threshold=0.25)),
     "all, with a rule": Case(metrics=all_metrics(pass_when="score >= 0.25")),
     "all, with another prompt for all": Case(
-        metrics=all_metrics(),
-        settings={"prompts": Prompts(verify=Prompts().recall, chunks=Prompts().extract)},
+        settings={"prompts": Prompts(verify=Prompts().recall, chunks=Prompts().extract)}
     ),
-    "one with a prompt of its own": Case(
-        metrics=lambda: [
-            metric_named("faithfulness", prompts={"verify": MINE}),
-            metric_named("hallucination"),
-        ]
-    ),
+    "one with a prompt of its own": Case(metrics=with_prompt("faithfulness", "verify", "hallucination")),
     "one with a prompt for the first step": Case(
-        metrics=lambda: [
-            metric_named("faithfulness", prompts={"extract": MINE}),
-            metric_named("hallucination"),
-        ]
+        metrics=with_prompt("faithfulness", "extract", "hallucination")
     ),
     "graded with a prompt of its own": Case(
-        metrics=lambda: [
-            metric_named("chunk_precision", prompts={"chunks": MINE}),
-            metric_named("context_recall"),
-        ]
+        metrics=with_prompt("chunk_precision", "chunks", "context_recall")
     ),
     "weighed otherwise": Case(
         metrics=metric("rag_score", weights={"faithfulness": 0.5, "answer_relevance": 0.5})
     ),
-    "with a second judge": Case(metrics=all_metrics(), settings={"second_judge": ScriptedJudge()}),
-    "by a judge that computes": Case(metrics=all_metrics(), computes=True),
+    "with a second judge": Case(settings={"second_judge": ScriptedJudge()}),
+    "by a judge that computes": Case(computes=True),
     "those that came later": Case(metrics=later_metrics),
-    "without an embedder": Case(metrics=all_metrics(), settings={"embedder": None}),
+    "without an embedder": Case(settings={"embedder": None}),
 }
 
 

@@ -339,13 +339,6 @@ async def test_one_relevant_sentence_of_five_gives_a_fifth() -> None:
     assert result.evaluator_version.startswith("1-sentence+")
 
 
-async def test_a_chunk_without_a_sentence_does_not_count() -> None:
-    for empty in (Chunk(id="empty", text=""), " \n", "***"):
-        result = await by_sentence(empty, NEEDED)
-        assert (result.score, result.details["sentences"]) == (1.0, 1)
-        assert result.chunk_verdicts[0].reason == "the chunk has no sentence"
-
-
 async def test_five_thousand_sentences_are_judged_as_far_as_the_limit_says() -> None:
     result = await by_sentence(" ".join(f"Fact number {n} is here." for n in range(5_000)))
     assert (len(result.intermediate.sentences), result.details["sentences"]) == (300, 5_000)

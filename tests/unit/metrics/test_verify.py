@@ -151,14 +151,6 @@ def test_settings_outside_their_range_are_refused() -> None:
             VerifySettings(**wrong)  # type: ignore[arg-type]
 
 
-async def test_what_was_measured_of_a_judge_does_not_hold_for_the_second() -> None:
-    first, second = Model(p_yes=lambda asked: 1.0), Model(p_yes=by_odds, name="second")
-    limits = StepLimits(verify=VerifySettings(calibrated=VerifyForm.LOGPROBS, threshold=0.3))
-    evaluation = await evaluate(record(RIGHT), judge=first, second_judge=second, limits=limits)
-    assert evaluation.results[0].score == 1
-    assert second.questions == []
-
-
 async def test_an_honest_model_passes_the_planted_claims_and_its_claims_keep_their_numbers() -> None:
     judge = Model()
     found = await verified(judge, record(RIGHT, CHUNKS[1], ELSEWHERE), VerifySettings())

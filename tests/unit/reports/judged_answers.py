@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -35,25 +36,11 @@ texts = st.text(st.sampled_from("aZ0.é漢😀\0\n\r\t\"'\\\u2028\x85=+-@\uff1d,
 
 
 def judged(
-    number: int = 0,
-    score: float | None = 1.0,
-    *,
-    answer: str = CHUNK,
-    chunk: str = CHUNK,
-    question: str = "How long?",
-    verdict: Verdict | None = None,
-    probability: float | None = 1.0,
-    **details: float,
+    number: int = 0, score: float | None = 1.0, *, verdict: Verdict | None = None, **parts: Any
 ) -> JudgedAnswer:
     """Build an answer; without a score it is skipped."""
-    return of_outcome(
-        result(score, verdict=verdict or a_verdict(VerdictLabel.SUPPORTED), details=details),
-        number=number,
-        answer=answer,
-        chunk=chunk,
-        question=question,
-        probability=probability,
-    )
+    found = result(score, verdict=verdict or a_verdict(VerdictLabel.SUPPORTED))
+    return of_outcome(found, number=number, **parts)
 
 
 def of_outcome(
@@ -100,7 +87,6 @@ def result(
     verdict: Verdict | None = None,
     metric: str = "faithfulness",
     direction: Direction = Direction.HIGHER_IS_BETTER,
-    details: dict[str, float] | None = None,
 ) -> MetricResult:
     """Build what a metric found."""
     return MetricResult(
@@ -112,7 +98,6 @@ def result(
         evaluator_version="1",
         skip_reason=SkipReason.NO_CLAIMS if score is None else None,
         verdicts=(verdict,) if verdict else (),
-        details=details or {},
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
@@ -30,6 +31,7 @@ from ragtrace.stats import WeightedMean
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
+from ragtrace_collector.receive.intake import drop_own_scopes, has_own_scopes
 from tests.rag_spans import rag_trace
 from tests.unit.answers.rows import a_row
 
@@ -261,3 +263,11 @@ def test_agreement_is_counted_by_claim() -> None:
     assert (found.pairs, found.pairs_agreed) == (1, 1)
     assert found.kappa == pytest.approx(0.4)
     assert found.says_little
+
+
+def test_a_collector_drops_reviews_that_come_back() -> None:
+    assert RECORD.target
+    body = encode([review_span(REVIEW, RECORD.target)])
+    request = ExportTraceServiceRequest.FromString(body)
+    assert has_own_scopes(request)
+    assert drop_own_scopes(request) == 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace.sampling import keeps
 from ragtrace.stats import (
     CountedShare,
     JudgeErrors,
@@ -81,49 +84,28 @@ def test_what_is_no_score_or_no_probability_is_refused() -> None:
             weighted_mean([wrong])
 
 
-def amounts(kind: str, draw: random.Random) -> list[tuple[float, float]]:
-    """Sizes of 300 records and what they took: sizes are skewed, as those of texts are."""
-    sizes = [draw.lognormvariate(7, 0.8) for _ in range(300)]
-    match kind:
-        case "as its size says":
-            return [(size, size / 4) for size in sizes]
-        case "noisy":
-            return [(size, size / 4 * draw.lognormvariate(0, 0.3)) for size in sizes]
-        case "with a part that is always there":
-            return [(size, 400 + size / 5) for size in sizes]
-        case "of two kinds":
-            return [(size, size * draw.choice((0.2, 0.2, 0.45))) for size in sizes]
-        case "some refuse":
-            return [(2.0, 1.0 if draw.random() < 0.3 else 2.0) for _ in sizes]
-        case "a few are asked again":
-            return [(2.0, 4.0 if draw.random() < 0.03 else 2.0) for _ in sizes]
-        case _:
-            return [(size, size / 10 + draw.expovariate(1 / 800)) for size in sizes]
+AMOUNTS: dict[str, Callable[[float, random.Random], tuple[float, float]]] = {
+    "as its size says": lambda size, draw: (size, size / 4),
+    "noisy": lambda size, draw: (size, size / 4 * draw.lognormvariate(0, 0.3)),
+    "with a part that is always there": lambda size, draw: (size, 400 + size / 5),
+    "of two kinds": lambda size, draw: (size, size * draw.choice((0.2, 0.2, 0.45))),
+    "some refuse": lambda size, draw: (2.0, 1.0 if draw.random() < 0.3 else 2.0),
+    "a few are asked again": lambda size, draw: (2.0, 4.0 if draw.random() < 0.03 else 2.0),
+    "thinks": lambda size, draw: (size, size / 10 + draw.expovariate(1 / 800)),
+}
+"""The size of a record, and what it took; sizes are skewed, as those of texts are."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampled", [10, 20, 60])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "as its size says",
-        "noisy",
-        "with a part that is always there",
-        "of two kinds",
-        "some refuse",
-        "a few are asked again",
-        "thinks",
-    ],
-)
-def test_a_total_lies_in_its_interval_for_nineteen_samples_of_twenty(kind: str, sampled: int) -> None:
+@pytest.mark.parametrize("kind", AMOUNTS)
+def test_a_total_lies_in_its_interval_for_nineteen_samples_of_twenty(kind: str) -> None:
     draw = random.Random(7)
-    everything = amounts(kind, draw)
+    everything = [AMOUNTS[kind](draw.lognormvariate(7, 0.8), draw) for _ in range(300)]
     size, total = (sum(each) for each in zip(*everything, strict=True))
-    hits, samples = 0, 400
-    for _ in range(samples):
-        found = ratio_total(draw.sample(everything, sampled), population=300, size=size)
-        hits += found.low <= total <= found.high
-    assert hits / samples >= 0.93  # 0.95 is in reach of this by chance
+    for sampled in (10, 60):
+        found = [ratio_total(draw.sample(everything, sampled), population=300, size=size) for _ in range(400)]
+        hits = sum(each.low <= total <= each.high for each in found)
+        assert hits / len(found) >= 0.93, sampled  # 0.95 is in reach of this by chance
 
 
 @given(
@@ -143,11 +125,8 @@ def test_difference_has_the_interval_of_mee() -> None:
     )
     difference = difference_of(newer, older)
     # Newcombe 1998, table II, example (a), method 5
-    assert [round(value, 4) for value in (difference.change, difference.low, difference.high)] == [
-        0.2,
-        0.0533,
-        0.3377,
-    ]
+    ends = (difference.change, difference.low, difference.high)
+    assert [round(value, 4) for value in ends] == [0.2, 0.0533, 0.3377]
     assert not difference.is_chance
     assert difference_of(older, older).is_chance
 
@@ -280,3 +259,32 @@ def test_effort_is_that_of_the_textbook() -> None:
     assert found.days == pytest.approx(7.0)
     doubled = detection_effort(0.90, 0.05, design_effect=2.0)
     assert (doubled.answers, doubled.dollars, doubled.days) == (1372, None, None)
+
+
+def population(seed: int, size: int = 4_000) -> list[tuple[str, float, float]]:
+    """Return trace ids with a score and the rate of their rule: rules look for answers that are bad."""
+    draw = random.Random(seed)
+    scores = [min(1.0, draw.betavariate(5, 1) if draw.random() > 0.2 else draw.random()) for _ in range(size)]
+    return [
+        (f"{draw.getrandbits(128):032x}", score, 1.0 if score < 0.3 else 0.5 if score < 0.6 else 0.05)
+        for score in scores
+    ]
+
+
+@pytest.mark.slow
+def test_the_mean_of_a_sample_by_rules_is_that_of_all_within_its_interval() -> None:
+    hits, errors = 0, []
+    for seed in range(20):
+        everything = population(seed)
+        truth = sum(score for _, score, _ in everything) / len(everything)
+        kept = [
+            Weighed(score, rate, trace_id) for trace_id, score, rate in everything if keeps(trace_id, rate)
+        ]
+        found = weighted_mean(kept)
+        assert found is not None
+        hits += found.low <= truth <= found.high
+        errors.append(found.mean - truth)
+        assert abs(sum(each.value for each in kept) / len(kept) - truth) > 0.1  # unweighted, it is far off
+    bias, spread = sum(errors) / len(errors), math.sqrt(sum(error**2 for error in errors) / len(errors))
+    assert hits >= 18
+    assert abs(bias) < 3 * spread / math.sqrt(len(errors))
