@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -37,6 +37,7 @@ from ragtrace.text import bounded_wait_s
 if TYPE_CHECKING:
     import ssl
 
+    import grpc
     import httpx
     import requests
     from opentelemetry.sdk.metrics.export import MetricExporter
@@ -306,6 +307,16 @@ def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "not in PEM form").replace("_", " ").lower()
     return error.strerror or type(error).__name__
+
+
+def open_channel(endpoint: str, pem: Sequence[bytes | None] | None, *, most_bytes: int) -> grpc.aio.Channel:
+    """Open a gRPC channel, of the event loop that runs now, with `ClientTls.pem`, or ``None`` for no TLS."""
+    import grpc
+
+    options = [("grpc.max_receive_message_length", most_bytes)]
+    if pem is None:
+        return grpc.aio.insecure_channel(endpoint, options)
+    return grpc.aio.secure_channel(endpoint, grpc.ssl_channel_credentials(*pem), options)
 
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]

@@ -27,7 +27,7 @@ from ragtrace.backends.http_api import (
     SearchOnlyReader,
 )
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import REPEATABLE, ReadRetries, Sleep
+from ragtrace.http import REPEATABLE, ReadRetries, Sleep, open_channel
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json, spans_in
@@ -494,16 +494,10 @@ class JaegerGrpcReader(_JaegerSearch):
         return {"metadata": metadata, "timeout": self._access.timeout_s}
 
     def _opened(self) -> grpc.aio.Channel:
-        # not in __init__: a channel belongs to the event loop that is running at its creation
         if self._channel is None:
-            import grpc
-
-            options = [("grpc.max_receive_message_length", MOST_READ_BYTES)]
-            if self._insecure:
-                self._channel = grpc.aio.insecure_channel(self._endpoint, options)
-            else:
-                credentials = grpc.ssl_channel_credentials(*self._pem)
-                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options)
+            self._channel = open_channel(
+                self._endpoint, None if self._insecure else self._pem, most_bytes=MOST_READ_BYTES
+            )
         return self._channel
 
     def _oversized(self) -> ReadOversized:

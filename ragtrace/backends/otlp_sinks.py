@@ -22,7 +22,15 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from ragtrace import semconv
 from ragtrace.errors import CodecError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.files import make_folder, make_private, open_private, sync_folder
-from ragtrace.http import OTLP, ClientTls, UnreadableBody, open_client, redirected_to, retry_after_s_in
+from ragtrace.http import (
+    OTLP,
+    ClientTls,
+    UnreadableBody,
+    open_channel,
+    open_client,
+    redirected_to,
+    retry_after_s_in,
+)
 from ragtrace.ports import SpanSink
 from ragtrace.traces.logs import encode_evaluation_logs
 from ragtrace.traces.otlp import decode, decode_json, parse_request, request_to_json
@@ -319,16 +327,10 @@ class OtlpGrpcSink:
             self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
-        # not in __init__: a channel belongs to the event loop that is running at its creation
         if self._channel is None:
-            import grpc
-
-            options = [("grpc.max_receive_message_length", LONGEST_BODY)]
-            if self._insecure:
-                self._channel = grpc.aio.insecure_channel(self._endpoint, options)
-            else:
-                credentials = grpc.ssl_channel_credentials(*self._pem)
-                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options)
+            self._channel = open_channel(
+                self._endpoint, None if self._insecure else self._pem, most_bytes=LONGEST_BODY
+            )
         return self._channel
 
     def _error(self, exc: grpc.aio.AioRpcError) -> SendError:

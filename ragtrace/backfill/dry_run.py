@@ -290,15 +290,6 @@ class PilotRecord(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pilot:
-    """A judged sample."""
-
-    observed: Sequence[PilotRecord]
-    seconds: float
-    """Duration of the whole pilot, with concurrent judging."""
-
-
 CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float | None]]
 """Returns US dollars for the three loads, ``None`` if unknown."""
 
@@ -342,12 +333,14 @@ _USUAL: Final = _Speed(seconds=0.8, tokens_a_second=60)
 _SLOW: Final = _Speed(seconds=3.0, tokens_a_second=15)
 
 
-def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstimate:
-    """Estimate from a random sample, with 95% confidence intervals.
+def from_pilot(
+    sizes: TotalLoad, pilot: Sequence[PilotRecord], *, took_s: float, concurrency: int
+) -> RunEstimate:
+    """Estimate from a judged random sample, with 95 % confidence intervals; it took ``took_s`` seconds.
 
     With a cache, repeated records cost nothing at best, and their full load at worst.
     """
-    loads = [record.load for record in pilot.observed]
+    loads = [record.load for record in pilot]
     is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
 
     def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
@@ -361,26 +354,30 @@ def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstima
         calls=total("calls", (load.calls for load in loads)),
         input_tokens=total("input_tokens", (load.input_tokens for load in loads)) if is_counted else None,
         output_tokens=total("output_tokens", (load.output_tokens for load in loads)) if is_counted else None,
-        usd=total("weight", (record.usd for record in pilot.observed)),
-        seconds=_seconds(sizes, pilot, concurrency),
+        usd=total("weight", (record.usd for record in pilot)),
+        seconds=_seconds(sizes, pilot, took_s, concurrency),
     )
 
 
-def _total(sizes: TotalLoad, pilot: Pilot, what: str, amounts: Sequence[float]) -> EstimateRange:
+def _total(
+    sizes: TotalLoad, pilot: Sequence[PilotRecord], what: str, amounts: Sequence[float]
+) -> EstimateRange:
     size_of = attrgetter("calls" if sizes.unsized else what)
-    pairs = [(size_of(each.size), amount) for each, amount in zip(pilot.observed, amounts, strict=True)]
+    pairs = [(size_of(each.size), amount) for each, amount in zip(pilot, amounts, strict=True)]
     size = size_of(sizes.likely)
     found = ratio_total(pairs, population=sizes.records, size=size)
     again = 1 + size_of(sizes.repeated) / size
     return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
 
 
-def _seconds(sizes: TotalLoad, pilot: Pilot, concurrency: int) -> EstimateRange | None:
+def _seconds(
+    sizes: TotalLoad, pilot: Sequence[PilotRecord], took_s: float, concurrency: int
+) -> EstimateRange | None:
     """Estimate the time with the pilot's concurrency; at best, with the maximum concurrency."""
-    spent = [record.seconds for record in pilot.observed]
-    if not sum(spent) or not pilot.seconds:
+    spent = [record.seconds for record in pilot]
+    if not sum(spent) or not took_s:
         return None
-    at_once = sum(spent) / pilot.seconds
+    at_once = sum(spent) / took_s
     total = _total(sizes, pilot, "weight", spent)
     return EstimateRange(
         low=total.low / max(at_once, concurrency), likely=total.likely / at_once, high=total.high / at_once
@@ -491,8 +488,7 @@ def _count(evaluation: Evaluation, ledger: RunCounts) -> None:
 
 def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
     if trial.observed:
-        pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
-        return from_pilot(sizes, pilot, concurrency=concurrency)
+        return from_pilot(sizes, trial.observed, took_s=trial.seconds, concurrency=concurrency)
     judge = trial.judging.evaluator.judge.identity
     if judge.computes:
         sizes = TotalLoad(records=sizes.records)

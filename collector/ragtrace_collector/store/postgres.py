@@ -34,12 +34,12 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
-from ragtrace.errors import ConfigError, ReadError
+from ragtrace.errors import ConfigError
 from ragtrace.sql import Db
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.jobs import fold, take_back
-from ragtrace_collector.store.records import StoreUnavailable, UnfitFile
+from ragtrace_collector.store.records import StoreUnavailable, StoreUnreadable, UnfitFile
 from ragtrace_collector.store.tables import TABLES, VERSION, triggers
 from ragtrace_collector.telemetry.logs import event
 
@@ -235,21 +235,23 @@ class PostgresServer:
         try:
             connection, is_new = self._begun()
         except psycopg.Error as exc:
-            raise ReadError(f"{self.name} cannot be read: {advised(exc)}") from exc
+            raise StoreUnreadable(f"{self.name} cannot be read: {advised(exc)}") from exc
         try:
             with PostgresDb(connection) as db:
                 if is_new and not refuse_others(db):
-                    raise ReadError(f"{self.name} holds no store: start `ragtrace collector` on it once")
+                    raise StoreUnreadable(
+                        f"{self.name} holds no store: start `ragtrace collector` on it once"
+                    )
                 yield db
             connection.rollback()
         except UnfitFile as exc:
             connection.close()
-            raise ReadError(
+            raise StoreUnreadable(
                 f"{self.name} cannot be read as a collector's store ({exc}): {exc.advice}"
             ) from exc
         except psycopg.Error as exc:
             connection.close()
-            raise ReadError(f"{self.name} cannot be read: {advised(exc)}") from exc
+            raise StoreUnreadable(f"{self.name} cannot be read: {advised(exc)}") from exc
         except BaseException:
             connection.close()
             raise

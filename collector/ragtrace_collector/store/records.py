@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.conversations import SessionName
-from ragtrace.errors import RagtraceError
+from ragtrace.errors import RagtraceError, ReadError
 from ragtrace.model import RagRecord, Sample
 from ragtrace_collector.ledger import AnswerStatus
 
@@ -41,6 +41,10 @@ def tenant_of(key: str) -> str:
 
 class StoreUnavailable(RagtraceError):
     """The store is full or its disk fails: senders should try again later."""
+
+
+class StoreUnreadable(ReadError, StoreUnavailable):
+    """The store cannot be read: it is away or damaged, or holds something else."""
 
 
 class UnfitFile(sqlite3.DatabaseError):

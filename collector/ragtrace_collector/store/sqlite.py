@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
-from ragtrace.errors import ConfigError, ReadError
+from ragtrace.errors import ConfigError
 from ragtrace.sql import Db, SqliteDb, primary_code, statements, transaction
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
-from ragtrace_collector.store.records import StoreUnavailable, UnfitFile
+from ragtrace_collector.store.records import StoreUnavailable, StoreUnreadable, UnfitFile
 from ragtrace_collector.store.tables import TABLES, VERSION, triggers
 from ragtrace_collector.telemetry.logs import event
 
@@ -210,10 +210,10 @@ def unusable(path: Path, exc: Exception) -> ConfigError:
     return ConfigError(f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): {_advice(exc)}")
 
 
-def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
+def unreadable(path: Path, exc: sqlite3.Error) -> StoreUnreadable:
     """Return the error for a file that cannot be read as a store, with advice."""
     what = str(exc).partition(" with text ")[0]  # behind it SQLite quotes the content
-    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({what}): {_advice(exc)}")
+    return StoreUnreadable(f"{str(path)!r} cannot be read as a collector's store ({what}): {_advice(exc)}")
 
 
 def _advice(exc: Exception) -> str:
@@ -257,7 +257,7 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[SqliteDb]:
         if not self.path.is_file():
-            raise ReadError(
+            raise StoreUnreadable(
                 f"there is no store {str(self.path)!r}: name `store.path` of the collector's configuration"
             )
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -12,11 +12,10 @@ from ragtrace.answers import index_rows as index
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.index_rows import Known
 from ragtrace.answers.sums import fold
-from ragtrace.errors import ReadError
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.ledger import FinalOutcome, Ledger, State
+from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
@@ -63,7 +62,6 @@ from ragtrace_collector.store.reader import (
 from ragtrace_collector.store.records import (
     DeadLetter,
     HoldMode,
-    IndexSize,
     Job,
     JudgedInput,
     KeptCarrier,
@@ -75,7 +73,6 @@ from ragtrace_collector.store.records import (
     StoredSpans,
     StoreUnavailable,
     TraceDecided,
-    TraceReport,
 )
 from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_up
 from ragtrace_collector.store.sessions import SessionTurns, add_turn, forget_sessions
@@ -98,7 +95,7 @@ class _Full(StoreUnavailable):
     """The store is full; deleting finished work may make room."""
 
 
-class Store:
+class Store(Reports):
     """What the collector keeps: spans, jobs, the outbox, the ledger, the index and the rest.
 
     **Transactions.** Every method is one: when it returns, all or nothing of it is durable, also if the
@@ -113,6 +110,9 @@ class Store:
     and takes over from those that are gone.
 
     **Errors.** Every method raises StoreUnavailable if the disk is full or fails.
+
+    **The ledger**, whose methods are those of `Reports`, counts every answer and outbox item by the
+    transaction that changes it, and outlives their rows.
     """
 
     def __init__(
@@ -124,10 +124,8 @@ class Store:
         forward_to: Sequence[str],
         cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
-        self._database = database
+        super().__init__(database, cipher)
         self._commits = commits
-        self._cipher = cipher
-        self._reports = Reports(database, cipher)
         self._holds = HeldTraces(sinks=tuple(forward_to), cipher=cipher)
         self._max_bytes = max_bytes
         self._accounts = Accounts()
@@ -522,29 +520,6 @@ class Store:
         statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
         await self._commits.submit(lambda db: db.executemany(statement, rows))
 
-    # The ledger: every answer and outbox item, counted by the transaction that changes it. It outlives their
-    # rows. Each method reads one moment, sees what earlier calls changed, and keeps no writer waiting.
-
-    async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
-        """Return what `Reports.ledger` does."""
-        with _readable():
-            return await self._reports.ledger(tenant, since_ns=since_ns)
-
-    async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
-        """Return what `Reports.find_traces` does."""
-        with _readable():
-            return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
-
-    async def trace_report(self, trace_id: str) -> TraceReport:
-        """Return what `Reports.trace_report` does."""
-        with _readable():
-            return await self._reports.trace_report(trace_id)
-
-    async def index_size(self) -> IndexSize:
-        """Return how much the index of judged answers holds."""
-        with _readable():
-            return await self._reports.index_size()
-
     # Dead letters: each is noted once, by topic, partition and offset. The ledger counts them for good.
 
     async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
@@ -687,14 +662,6 @@ def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
         ),
         has_jobs=bool(jobs),
     )
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except ReadError as exc:
-        raise StoreUnavailable(str(exc)) from exc
 
 
 _UNFINISHED: Final = """
