@@ -373,48 +373,35 @@ def _accuracies(results: Results) -> AccuracyPlot:
 def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
     highest = max((risk for _, each in scored for _, risk in each.risk_coverage), default=0.0)
     y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
+    roc, reliability, risk = [], [], []
+    for order, each in scored:
+        color, auc, area = _color(each, order), each.claims.auc, each.risk_coverage_area
+        roc.append(PlotCurve(color=color, points=each.roc, label=f"AUC {auc.value:.2f}" if auc else ""))
+        weight = sum(of.weight for of in each.reliability)
+        radii = tuple(round(sqrt(5 + 90 * of.weight / weight), 1) for of in each.reliability)
+        points = tuple((of.mean_score, of.share_supported) for of in each.reliability)
+        reliability.append(PlotCurve(color=color, points=points, radii=radii))
+        points = tuple((coverage, found / y_end) for coverage, found in each.risk_coverage)
+        label = f"AURC {area.value:.2f}" if area else ""
+        risk.append(PlotCurve(color=color, points=points, label=label))
     return (
         UnitPlot(
             title="Each threshold for P(Yes)",
             x_label="unsupported claims that pass",
             y_label="supported claims that pass",
-            curves=tuple(
-                PlotCurve(
-                    color=_color(each, order),
-                    points=each.roc,
-                    label=f"AUC {each.claims.auc.value:.2f}" if each.claims.auc else "",
-                )
-                for order, each in scored
-            ),
+            curves=tuple(roc),
         ),
         UnitPlot(
             title="Reliability",
             x_label="P(Yes) of the judge",
             y_label="share that people call supported",
-            curves=tuple(
-                PlotCurve(
-                    color=_color(each, order),
-                    points=tuple((of.mean_score, of.share_supported) for of in each.reliability),
-                    radii=tuple(
-                        round(sqrt(5 + 90 * of.weight / sum(every.weight for every in each.reliability)), 1)
-                        for of in each.reliability
-                    ),
-                )
-                for order, each in scored
-            ),
+            curves=tuple(reliability),
         ),
         UnitPlot(
             title="Risk by coverage",
             x_label="share of claims that are decided, the surest first",
             y_label="share of errors among them",
-            curves=tuple(
-                PlotCurve(
-                    color=_color(each, order),
-                    points=tuple((coverage, risk / y_end) for coverage, risk in each.risk_coverage),
-                    label=f"AURC {each.risk_coverage_area.value:.2f}" if each.risk_coverage_area else "",
-                )
-                for order, each in scored
-            ),
+            curves=tuple(risk),
             y_end=y_end,
             has_diagonal=False,
         ),
