@@ -18,6 +18,8 @@ from typing import Final
 
 from ragtrace.languages import BIDI_MARKS, SAMPLE_CHARS, Language, language_of
 
+__all__ = ["Sentence", "split_sentences"]
+
 MAX_SENTENCE_CHARS = 800
 
 _STOP = re.compile(

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 
 from ragtrace.metrics import StepSession
 from ragtrace.metrics.fence import fence_code, fenced
-from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.model import Direction, MetricResult, Part, RagRecord, SkipReason
 from ragtrace.ports import Judge, JudgeRequest, Metric
+from ragtrace.sentences import Sentence, split_sentences
 
 __all__ = ["Politeness", "RudeReply", "Shown"]
 

@@ -24,7 +24,7 @@ PUBLIC = {
     "ragtrace.judge": "JudgeSettings JudgeSpec open_judge",
     "ragtrace.metrics": "StepLimits StepSession metric_named",
     "ragtrace.metrics.fence": "fence_code fenced",
-    "ragtrace.metrics.sentences": "Sentence split_sentences",
+    "ragtrace.sentences": "Sentence split_sentences",
     "ragtrace.model": (
         "Chunk ChunkVerdict Claim Direction EarlierTurn Evaluation JudgeIdentity MetricFailure MetricResult"
         " Part RagRecord SkipReason Usage Verdict VerdictLabel"

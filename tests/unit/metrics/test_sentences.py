@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.metrics.sentences import split_sentences
-from ragtrace.sentences import is_heading
+from ragtrace.sentences import is_heading, split_sentences
 
 
 def test_sentences_end_where_a_reader_ends_them() -> None:

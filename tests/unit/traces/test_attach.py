@@ -40,7 +40,7 @@ from ragtrace.traces.attach import (
     record_sha256,
     without_evaluation_objects,
 )
-from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.otlp import decode, drop_spans, encode, split_by_trace
 from ragtrace.traces.trace import Span, SpanEvent, StatusCode
 from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import (
@@ -471,6 +471,22 @@ def test_what_the_application_wrote_is_not_overwritten() -> None:
     )
     kinds = [each.value.string_value for each in span.attributes if each.key == "ragtrace.kind"]
     assert kinds == ["rag"]
+
+
+def test_every_copy_of_a_span_gets_its_addition() -> None:
+    payload = encode(rag_trace(0)) * 2
+    request = parsed(add_to_spans(payload, {ROOT: ADDITION}))
+    assert [len(each.scope_spans[0].spans[0].events) for each in request.resource_spans] == [1, 1]
+
+
+@pytest.mark.parametrize("wanted", [0, 1])
+def test_a_request_is_parted_without_loss(wanted: int) -> None:
+    request = parsed(with_unknown_fields(encode([*rag_trace(0), *rag_trace(1)])))
+    chosen = f"{wanted + 1:032x}"
+    (part,) = split_by_trace(request, wanted=lambda trace_id, _: trace_id == chosen).slices
+    drop_spans(request, lambda span: span.trace_id.hex() == chosen)
+    assert part.payload + UNKNOWN == with_unknown_fields(encode(rag_trace(wanted)))
+    assert request.SerializeToString() == with_unknown_fields(encode(rag_trace(1 - wanted)))
 
 
 @pytest.mark.slow
