@@ -520,6 +520,8 @@ def wrapped() -> Iterator[Found]:
         ("answer-tags", f"<scratchpad>hm</scratchpad>\n<answer>\n{A}\n</answer>"),
     ):
         yield (name, ONE, prompt_only(f"Answer from the context only.\n\nContext:\n{PAID}", Q, said))
+    for name, given in _asked():
+        yield f"asked-{name}", ONE, oi("CHAIN", given, A, oi_retriever("refund duration", PAID))
     for name, returned in _returned():
         yield f"{name}-alone", ONE, oi("CHAIN", Q, returned, oi_retriever(Q, PAID))
         yield f"{name}-and-model", ONE, oi("CHAIN", Q, returned, oi_retriever(Q, PAID), oi_llm(Q, A))
@@ -557,6 +559,22 @@ def _returned() -> Iterator[tuple[str, str]]:
 
 
 _BY_AUTOGEN = {"source": "assistant", "content": A, "type": "TextMessage"}
+
+
+def _asked() -> Iterator[tuple[str, str]]:
+    """What a call is given where the question is in an object, whatever its type is said to be."""
+    for name, held in (
+        ("question", {"question": Q, "chat_history": [["Hi there friend", "Hello, how can I help"]]}),
+        ("messages", {"messages": [{"role": "user", "content": Q}]}),
+        ("beside-names", {"user_id": "u-1", "tenant": "acme corp", "text": Q}),
+        ("method", {"args": ["<app.Rag object at 0x7f01>", Q], "kwargs": {}}),
+        ("http", {"method": "POST", "path": "/ask", "body": dumped({"question": Q})}),
+        ("state", {"state": {"question": Q, "documents": [], "generation": ""}}),
+        ("list", [Q]),
+    ):
+        yield name, dumped(held)
+    yield "langchain-str", f"content='{Q}' additional_kwargs={{}}"
+    yield "pydantic-repr", f"AskRequest(question='{Q}', user_id='u1')"
 
 
 def envelopes() -> Iterator[Found]:

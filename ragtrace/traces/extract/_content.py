@@ -335,7 +335,10 @@ def _of_repr(text: str) -> AttributeValue:
     return {first["name"]: clean(str(ast.literal_eval(first["text"])))} if first else None
 
 
-_FIELDS = ("content", "page_content", "text", "answer", "response", "output", "result", "raw", "messages")
+_FIELDS = (
+    *("content", "page_content", "text", "answer", "response", "output", "result", "raw", "messages"),
+    *("question", "query", "input"),
+)
 _REPR = re.compile(rf"[A-Z]\w{{1,60}}\(\s*[a-z_]\w*=|(?:{'|'.join(_FIELDS)})=['\"]")
 _FIRST_FIELD = re.compile(
     rf"(?:[A-Z]\w{{1,60}}\(\s*)?(?P<name>{'|'.join(_FIELDS)})="

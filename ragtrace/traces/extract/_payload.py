@@ -20,6 +20,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     open_damage,
     parse_loosely,
+    text_damage,
 )
 from ragtrace.traces.extract._documents import (
     find_documents,
@@ -39,6 +40,7 @@ from ragtrace.traces.extract._messages import (
     messages_of,
     tool_messages,
 )
+from ragtrace.traces.extract._prompts import QUESTION_MARKS
 from ragtrace.traces.extract._span_reader import ToolResult
 from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
@@ -235,7 +237,8 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
 def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
     if "kwargs" in node and "args" in node:  # a call of a Python function
         args = node["args"] if isinstance(node["args"], tuple) else ()
-        if first := next((each for each in args if isinstance(each, str) and each), None):
+        texts = (each for each in args if isinstance(each, str) and each and text_damage(each, "") is None)
+        if first := next(texts, None):
             return first, "the first argument"
         found = (_question(each, depth + 1) for each in (node["kwargs"], *args))
         return next((each for each in found if each[0]), (None, ""))
@@ -249,6 +252,8 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     text, how = _question_of_a_step(node.get("data", node))
     if text is None and "role" not in node:
         text, how = _question_by_its_name(node)
+        if isinstance(body := parse_loosely(text), dict):
+            return _question(body, depth + 1)
         if text is None or " " not in text.strip():
             below = _asked_below(node, depth)
             text, how = (below, "the question in its JSON") if below else (text, how)
@@ -261,6 +266,8 @@ def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | Non
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
     named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
     prose = named or [(key, value) for key, value in texts if " " in value.strip()]
+    if len(prose) > 1 and not named:
+        prose = [(key, value) for key, value in prose if value.strip()[-1:] in QUESTION_MARKS]
     return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
 
 

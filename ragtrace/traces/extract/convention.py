@@ -473,7 +473,8 @@ class Reader:
             return found_text(text or None, at, how, value)
         mime = place.endswith(".value") and self.span.attributes.get(place.replace(".value", ".mime_type"))
         if mime == _PLAIN_TEXT and isinstance(value, str):
-            return found_text(value, at, "its text", value)
+            held = read(value, at) if isinstance(parse_loosely(value), dict | tuple) else None
+            return held if held and held.value else found_text(value, at, "its text", value)
         is_json = mime == _JSON and isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
         if is_json and parse_loosely(value) == value:
             return FoundValue(None, at, "its text", broken_damage(value, place))
