@@ -375,9 +375,8 @@ class JaegerGrpcReader(_JaegerSearch):
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
-        self._insecure = insecure
         self._access = access or ConnectionSettings()
-        self._pem = self._access.tls.pem() if self._access.tls else ()
+        self._pem = None if insecure else self._access.tls.pem() if self._access.tls else ()
         self._traces_at_once = traces_at_once
         self._sleep = sleep
         self._is_known = False
@@ -494,10 +493,7 @@ class JaegerGrpcReader(_JaegerSearch):
         return {"metadata": metadata, "timeout": self._access.timeout_s}
 
     def _opened(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            self._channel = open_channel(
-                self._endpoint, None if self._insecure else self._pem, most_bytes=MOST_READ_BYTES
-            )
+        self._channel = self._channel or open_channel(self._endpoint, self._pem, most_bytes=MOST_READ_BYTES)
         return self._channel
 
     def _oversized(self) -> ReadOversized:

@@ -280,7 +280,7 @@ class OtlpGrpcSink:
         self._endpoint = endpoint
         self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
         self._insecure = insecure
-        self._pem = tls.pem() if tls else ()
+        self._pem = None if insecure else tls.pem() if tls else ()
         self._timeout_s = timeout_s
         self._signal = signal
         self._channel: grpc.aio.Channel | None = None
@@ -327,10 +327,7 @@ class OtlpGrpcSink:
             self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            self._channel = open_channel(
-                self._endpoint, None if self._insecure else self._pem, most_bytes=LONGEST_BODY
-            )
+        self._channel = self._channel or open_channel(self._endpoint, self._pem, most_bytes=LONGEST_BODY)
         return self._channel
 
     def _error(self, exc: grpc.aio.AioRpcError) -> SendError:

@@ -43,7 +43,7 @@ from ragtrace.traces.extract._span_reader import (
     is_unanswered,
     left_open,
 )
-from ragtrace.traces.extract._streams import JoinedStream, joined_tokens, may_be_stream
+from ragtrace.traces.extract._streams import JoinedStream, joined_tokens
 from ragtrace.traces.trace import Span, StatusCode, flat
 
 _MOST_GENERATIONS: Final = 24
@@ -102,7 +102,7 @@ _LABEL_OF_ASIDE: Final = re.compile(
 
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
     """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
-    stream = parse_loosely(found.value) if may_be_stream(found.value or "") else None
+    stream = parse_loosely(found.value)
     if isinstance(stream, JoinedStream):
         how = f"{found.how}; the pieces of the stream in it"
         damage = found.damage or open_damage(stream, found.at.attribute)

@@ -60,13 +60,6 @@ class JoinedStream(dict[str, Any]):
         self.is_whole = is_whole
 
 
-def may_be_stream(text: str) -> bool:
-    """Return whether a text may be events, by its beginning."""
-    return text.startswith(BEGINNINGS_OF_EVENTS) or (
-        text.startswith(("{", "[{")) and _MARKS.search(text, 0, _LOOKED_AT) is not None
-    )
-
-
 def joined_list(text: str, node: object) -> JoinedStream | None:
     """Join a list of events; ``None`` if it is none."""
     if not isinstance(node, list) or not node or not _MARKS.search(text, 0, _LOOKED_AT):
