@@ -145,9 +145,8 @@ def test_own_attributes_win_over_the_genai_ones_beside_them() -> None:
         pytest.param('{"question": "Hello?"}', "application/json", "Hello?", id="json"),
         pytest.param('"{\\"query\\": \\"Hello?\\"}"', "application/json", "Hello?", id="doubly encoded"),
         pytest.param("{'user_input': 'Hello?', 'k': None}", None, "Hello?", id="python repr"),
-        pytest.param(
-            '{"query": "Hello?"}', "text/plain", '{"query": "Hello?"}', id="plain text that looks like json"
-        ),
+        pytest.param('{"query": "Hello?"}', "text/plain", "Hello?", id="json that is said to be plain text"),
+        pytest.param('{"colors": 3}', "text/plain", '{"colors": 3}', id="json without a question"),
         pytest.param("[1] see {above}", None, "[1] see {above}", id="text with brackets"),
     ],
 )
