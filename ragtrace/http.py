@@ -11,7 +11,7 @@
 
 An SDK takes such a client as its ``http_client``: ``AsyncOpenAI(http_client=open_client(…), max_retries=0)``.
 Or it makes its own of `client_options`. Then reading a reply raises `BodyTooLarge` or `UnreadableBody`; an
-SDK may make it the cause of its own error. `tests/architecture/test_clients.py` checks that no other module
+SDK may make it the cause of its own error. `tests/architecture/test_names.py` checks that no other module
 creates a client.
 """
 
