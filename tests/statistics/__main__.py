@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 from tests.statistics import differences
 from tests.statistics.coverage import ESTIMATES, WEEKS, WRONG, coverage_of
@@ -18,7 +19,7 @@ def main() -> int:
     sizes = [int(week.is_judged.sum()) for week in weeks(20, seed=0)]
     print(f"{WEEKS:,} weeks, about {sum(sizes) // len(sizes)} judged answers each; nominal: 95 %")
     bad = 0
-    for line, is_kept in (*_estimates(), *_labeled(), *differences.lines()):
+    for line, is_kept in chain(_estimates(), _labeled(), differences.lines()):
         bad += not is_kept
         print(line if is_kept else f"{line}: OUT OF BOUNDS", flush=True)
     return 1 if bad else 0
@@ -49,8 +50,9 @@ def _labeled() -> Iterator[tuple[str, bool]]:
                     f" {found.flawed:.0%} of them flawed (of all {found.flawed_of_all:.0%}),"
                     f" joined interval {found.narrower:.1%} narrower, holds the truth {found.covered:.1%}"
                 )
+                # at the steepest rate, whose averages the docs warn of, only what it finds counts
                 finds_twice = found.flawed > 2 * found.flawed_of_all
-                yield told, found.covered >= 0.9 and (finds_twice or called != "for finding alone")
+                yield told, finds_twice if called == "for finding alone" else found.covered >= 0.9
 
 
 if __name__ == "__main__":

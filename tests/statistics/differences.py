@@ -112,7 +112,8 @@ def coverage(name: str, number: int, *, is_paired: bool, is_weighted: bool, roun
     of, (draw, truth), hits = random.Random(1), DRAWN[name], 0
     for _ in range(rounds):
         drawn = list(_sampled(draw, number, of, is_weighted=is_weighted))
-        found = _pairs(drawn) if is_paired else _samples(drawn)
+        other = drawn if is_paired else list(_sampled(draw, number, of, is_weighted=is_weighted))
+        found = _pairs(drawn) if is_paired else _samples(drawn, other)
         hits += found.low <= truth <= found.high
     return hits / rounds
 
@@ -132,10 +133,10 @@ def _pairs(drawn: Sequence[tuple[float, float, float]]) -> Difference:
     return known(paired_difference(Pair(*each, str(at)) for at, each in enumerate(drawn)))
 
 
-def _samples(drawn: Sequence[tuple[float, float, float]]) -> Difference:
+def _samples(*sides: Sequence[tuple[float, float, float]]) -> Difference:
     older, newer = (
         known(weighted_mean(Weighed(each[side], each[2], str(at)) for at, each in enumerate(drawn)))
-        for side in (0, 1)
+        for side, drawn in enumerate(sides)
     )
     return difference_of(newer, older)
 

@@ -57,8 +57,8 @@ def rows(name: str) -> tuple[dict[str, str], ...]:
 def saving(name: str, *, cheap: str, true: str) -> Saving:
     """Draw many samples of labeled answers, and estimate the mean of all with and without the cheap judge."""
     everything = rows(name)
-    known = [float(row[cheap]) for row in everything if row[cheap]]
-    middle = sum(known) / len(known)
+    given = [float(row[cheap]) for row in everything if row[cheap]]
+    middle = sum(given) / len(given)
     values = [(float(row[cheap] or middle), float(row[true])) for row in everything]
     target = sum(value for _, value in values) / len(values)
     draw = random.Random(0)
