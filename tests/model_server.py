@@ -101,6 +101,9 @@ class _Reply:
     def pieces(self) -> list[str]:
         return re.findall(r"\s*\S+", self.text)
 
+    def usage(self, given: str, said: str) -> Json:
+        return {given: self.input_tokens, said: self.output_tokens}
+
 
 def _reply(request: Json, messages: Sequence[_Message], tools: Sequence[Json]) -> _Reply:
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
