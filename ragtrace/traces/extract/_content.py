@@ -34,7 +34,7 @@ _MOST_PARSED = 4_096
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
-_OPENING, _CLOSING = ("{", "[", "("), ("}", "]", ")")
+_CLOSING = ("}", "]", ")")
 _UNCLEAN = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 """The escapes of NUL and of surrogates."""
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
@@ -312,11 +312,7 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 def _python_literal(text: str) -> AttributeValue:
-    if (
-        len(text) > _MAX_REPR_BYTES
-        or text[-1:] not in _CLOSING
-        or not (text[0] in _OPENING or _REPR.match(text))
-    ):
+    if len(text) > _MAX_REPR_BYTES or text[-1:] not in _CLOSING:
         return None
     try:
         with warnings.catch_warnings():

@@ -313,8 +313,9 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     if text := last_answer_text(messages_of(node)[0]):
         return text, "the last message of the model"
-    if len(node) == 1:
-        return _answer(parse_loosely(next(iter(node.values()))), depth + 1)
+    [(key, inner), *others] = node.items()
+    if not others and isinstance(inner, dict) and key not in ("error", "errors"):  # an envelope
+        return _answer(inner, depth + 1)
     for step in reversed(list(node.values())):  # of a pipeline: the last with a reply
         reply = next((step[key] for key in _REPLY_KEYS if isinstance(step, dict) and step.get(key)), None)
         text, how = _answer(parse_loosely(reply), depth + 1)

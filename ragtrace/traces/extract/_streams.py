@@ -128,7 +128,7 @@ def _joined(events: Sequence[object], *, has_ended: bool) -> JoinedStream | None
         kind = event.get("id")
         if isinstance(event.get("kwargs"), dict) and isinstance(kind, list) and kind[-1:] == [_CHUNK]:
             event = {**event["kwargs"], "type": _CHUNK}  # as LangChain serializes it
-        found = [piece for piece in _pieces(event) if piece is not None]
+        found = list(_pieces(event))
         is_stream = is_stream or bool(found)
         pieces += (piece for piece in found if isinstance(piece, str))
         tells_end = tells_end and event.get("type") != _CHUNK

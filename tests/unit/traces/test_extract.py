@@ -160,6 +160,22 @@ def test_openinference_question_is_found_in_what_instrumentations_write(
     assert the_record(a_span(1, attributes=attributes)).question == expected
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"error": "rate limited by the provider"},
+        {"error": {"message": "rate limited"}},
+        {"documents": [{"page_content": "Refunds take 14 days."}]},
+        {"sql": "SELECT 1"},
+    ],
+    ids=json.dumps,
+)
+def test_an_output_with_something_else_alone_is_no_answer(output: dict[str, object]) -> None:
+    attributes = oi("CHAIN", **{"input.value": QUESTION, "output.value": json.dumps(output)})
+    call = a_span(1, attributes=attributes | {"output.mime_type": "application/json"})
+    assert extract_records(a_trace(call)).records == ()
+
+
 def test_an_answer_that_quotes_a_conversation_is_no_prompt_of_many_turns() -> None:
     said = "User: How long can I return?\nAssistant: Within 14 days.\nThat is what support said."
     call = a_span(1, None, attributes=oi("CHAIN", **{"input.value": QUESTION, "output.value": said}))
