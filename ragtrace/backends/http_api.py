@@ -299,28 +299,12 @@ async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str,
     return found
 
 
-class SearchOnlyReader:
-    """Base class of readers that find traces by id and by search only."""
+class HttpReader:
+    """Base class of readers over HTTP, which find traces by id and by search only."""
 
     back_end: ClassVar[str]
     shortest_ns: int
     longest_ns = 30 * 86_400 * 10**9
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Raise an error, because the back end cannot list every trace.
-
-        Raises:
-            ReadError: always.
-        """
-        raise ReadError(
-            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
-        )
-        yield  # makes this an async generator, as the port requires
-
-
-class HttpReader(SearchOnlyReader):
-    """Base class of those over HTTP."""
-
     most_traces: ClassVar[int]
     """Per search, unless told otherwise."""
 
@@ -334,6 +318,17 @@ class HttpReader(SearchOnlyReader):
     ) -> None:
         self._api = HttpApi(self.back_end, base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once or self.most_traces
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Raise an error, because the back end cannot list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError(
+            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
+        )
+        yield  # makes this an async generator, as the port requires
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.jaeger import JaegerGrpcReader, JaegerReader
+from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.otlp_files import OtlpFileReader
 from ragtrace.backends.otlp_sinks import (
@@ -31,8 +30,8 @@ from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 
 _SOURCES = (
-    "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
-    "phoenix:http://host:6006, langfuse:https://host, or otlp-file:PATH for a file or folder of OTLP"
+    "give jaeger:http://host:16686, tempo:http://host:3200, phoenix:http://host:6006, langfuse:https://host, "
+    "or otlp-file:PATH for a file or folder of OTLP"
 )
 
 
@@ -46,8 +45,8 @@ def open_reader(
     """Open the reader for ``otlp-file:PATH``, or for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
     ``langfuse:``; a plain URL is Jaeger's.
 
-    A Jaeger URL may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is called for
-    unreadable parts of files, which are skipped; without it, they raise. ``sleep`` waits between retries.
+    ``on_fault`` is called for unreadable parts of files, which are skipped; without it, they raise. ``sleep``
+    waits between retries.
 
     Raises:
         ConfigError: the address has another form.
@@ -55,38 +54,23 @@ def open_reader(
     scheme, _, rest = source.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileReader(rest, on_fault=on_fault)
-    address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
-    url = _address_of(address)
-    if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
-        endpoint, insecure = url.netloc.rpartition("@")[2], url.scheme == "grpc"
-        return JaegerGrpcReader(endpoint, insecure=insecure, access=_with_login(access, url), sleep=sleep)
-    if url is None or url.scheme not in ("http", "https"):
+    address = rest if scheme in _OVER_HTTP else source
+    try:
+        url = urlsplit(address)
+        is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_SOURCES}")
     return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 
 _OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {
+    "jaeger": JaegerReader,
     "tempo": TempoReader,
     "phoenix": PhoenixReader,
     "langfuse": LangfuseReader,
 }
-
-
-def _with_login(access: ConnectionSettings | None, url: SplitResult) -> ConnectionSettings | None:
-    """Let the login of an address precede others, as over HTTP."""
-    if url.username is None:
-        return access
-    login = (unquote(url.username), unquote(url.password or ""))
-    return replace(access or ConnectionSettings(), basic=login, token=None)
-
-
-def _address_of(text: str) -> SplitResult | None:
-    try:
-        url = urlsplit(text)
-        is_address = url.hostname and url.port != 0
-    except ValueError:
-        return None
-    return url if is_address else None
 
 
 _GRPC_PORT = 4317
