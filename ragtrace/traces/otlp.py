@@ -40,7 +40,6 @@ from ragtrace.traces._otlp_values import (
     to_json,
     to_request,
     to_spans,
-    usual_spans,
 )
 from ragtrace.traces.trace import Span
 
@@ -237,8 +236,7 @@ def decode_json(text: str) -> tuple[Span, ...]:
     Raises:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
-    spans = usual_spans(text)
-    return to_spans(from_json(text, ExportTraceServiceRequest())[0]) if spans is None else spans
+    return to_spans(from_json(text, ExportTraceServiceRequest())[0])
 
 
 def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
@@ -247,8 +245,7 @@ def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
     Raises:
         CodecError: the bytes are not in that encoding, hold too many parts, or an id is invalid.
     """
-    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
-    return to_spans(parse_request(body, encoding=encoding)) if spans is None else spans
+    return to_spans(parse_request(body, encoding=encoding))
 
 
 def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], str]:
@@ -257,9 +254,6 @@ def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], st
     Raises:
         CodecError: the bytes are not in that encoding, or hold too many parts.
     """
-    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
-    if spans is not None:
-        return spans, ""
     request = parse_request(body, encoding=encoding)
     rejected = _spans_by_trace(request).get(_NO_TRACE, 0)
     if rejected:
