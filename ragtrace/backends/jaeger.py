@@ -7,14 +7,14 @@ rules for exporting to Jaeger (https://opentelemetry.io/docs/specs/otel/trace/sd
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ragtrace.backends.http_api import HttpReader
-from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
+from ragtrace.errors import InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
@@ -112,8 +112,6 @@ def _first(tags: Mapping[str, AttributeValue], names: Iterable[str]) -> str:
     return next((str(tags[name]) for name in names if name in tags), "")
 
 
-T = TypeVar("T")
-
 _TRACE_ID_DIGITS: Final = 32
 _MICROSECOND_NS: Final = 1_000
 
@@ -139,8 +137,8 @@ class JaegerReader(HttpReader):
         """
         trace_id = normalized_trace_id(trace_id)
         version = await self._detected_version()
-        body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
-        return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
+        body = await self._api.text(f"{version.traces}/{trace_id}", {version.raw: "true"})
+        return self._traces(version, body).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces; without a service, search all services.
@@ -166,15 +164,22 @@ class JaegerReader(HttpReader):
         version = await self._detected_version()
         if version is V3 and query.tags:
             return await self._search_by_tags(query)
-        body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
-        found = traces_by_id(self._understood(version.spans, body)) if body is not None else {}
-        return Page.of(found, limit=self._traces_at_once)
+        body = await self._api.text(version.traces, version.parameters(query, self._traces_at_once))
+        return Page.of(self._traces(version, body), limit=self._traces_at_once)
+
+    def _traces(self, version: _V2 | _V3, body: str | None) -> dict[str, Trace | None]:
+        with self._api.reading():
+            spans = version.spans(body) if body is not None else ()
+        by_trace = sorted(spans, key=lambda span: span.trace_id)
+        grouped = groupby(by_trace, key=lambda span: span.trace_id)
+        return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
 
     async def _search_by_tags(self, query: TraceQuery) -> Page:
         """Search with v2, because v3 over HTTP has no parameter for tags. The traces are read with v3, which
         keeps the types of values."""
-        body = await self._asked(V2.traces, V2.parameters(query, self._traces_at_once))
-        ids = self._understood(V2.trace_ids, body) if body is not None else ()
+        found = await self._api.document(V2.traces, V2.parameters(query, self._traces_at_once)) or {}
+        with self._api.reading():
+            ids = [trace["traceID"].zfill(32) for trace in found.get("data") or ()]
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
@@ -184,51 +189,26 @@ class JaegerReader(HttpReader):
             ReadError: the request failed.
         """
         version = await self._detected_version()
-        listed = (await self._json(version.services) or {}).get(version.listed)
+        listed = (await self._api.document(version.services) or {}).get(version.listed)
         return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
     async def _detected_version(self) -> _V2 | _V3:
         """Detect the API version once: a server without v3 answers with its page, or with 404."""
-        if self._version is None:
-            self._version = await self._detect_version()
-        return self._version
-
-    async def _detect_version(self) -> _V2 | _V3:
+        if self._version is not None:
+            return self._version
         failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
         try:
-            if "services" in (await self._json(V3.services) or {}):
+            if V3.listed in (await self._api.document(V3.services) or {}):
+                self._version = V3
                 return V3
         except (ReadOversized, ReadUnavailable):
             raise
         except ReadError as exc:
             failure = exc
-        if "data" in (await self._json(V2.services) or {}):
-            return V2
-        raise failure
-
-    async def _asked(self, path: str, params: Mapping[str, str | int]) -> str | None:
-        response = await self._api.get(path, params)
-        if response.status == 404:
-            return None
-        if response.status == 400:
-            raise ReadError(
-                f"{self._api.where} does not understand the query: {_error_message(response.text)}"
-            )
-        return response.text
-
-    async def _json(self, path: str) -> dict[str, object] | None:
-        body = await self._asked(path, {})
-        try:
-            tree = json.loads(body) if body is not None else None
-        except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} sent a response to {path} that is not JSON") from exc
-        return tree if isinstance(tree, dict) else None
-
-    def _understood(self, read: Callable[[str], T], body: str) -> T:
-        try:
-            return read(body)
-        except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} sent unreadable traces: {type(exc).__name__}") from exc
+        if V2.listed not in (await self._api.document(V2.services) or {}):
+            raise failure
+        self._version = V2
+        return V2
 
 
 class _V3:
@@ -280,9 +260,6 @@ class _V2:
     def spans(self, body: str) -> tuple[Span, ...]:
         return spans_of_v2(json.loads(body))
 
-    def trace_ids(self, body: str) -> tuple[str, ...]:
-        return tuple(trace["traceID"].zfill(32) for trace in json.loads(body)["data"])
-
 
 V3: Final = _V3()
 V2: Final = _V2()
@@ -300,13 +277,6 @@ def normalized_trace_id(trace_id: str) -> str:
     return digits.zfill(_TRACE_ID_DIGITS)
 
 
-def traces_by_id(spans: Iterable[Span]) -> dict[str, Trace | None]:
-    """Group spans by trace."""
-    by_trace = sorted(spans, key=lambda span: span.trace_id)
-    grouped = groupby(by_trace, key=lambda span: span.trace_id)
-    return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
-
-
 def _parts(body: str) -> Iterator[str]:
     """Split a body into its JSON objects (large traces are streamed), without the wrapper."""
     decoder, position = json.JSONDecoder(), 0
@@ -320,10 +290,3 @@ def _parts(body: str) -> Iterator[str]:
 def _rfc3339(time_ns: int) -> str:
     seconds, rest = divmod(time_ns, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
-
-
-def _error_message(body: str) -> str:
-    try:
-        return str(json.loads(body)["error"]["message"])[:200]
-    except (ValueError, TypeError, KeyError):
-        return body[:200]

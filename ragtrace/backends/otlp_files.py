@@ -19,7 +19,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from itertools import islice
@@ -39,7 +39,7 @@ from ragtrace._input import (
 from ragtrace.backends.jaeger import spans_of_v2
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import AttributeValue
-from ragtrace.traces.otlp import Encoding, encode_json, parse_request, read_spans, trace_ids_in
+from ragtrace.traces.otlp import Encoding, encode, parse_request, read_spans, trace_ids_in
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
 
 _STANDARD_INPUT: Final = "-"
@@ -187,14 +187,30 @@ def holds_traces(path: str | Path) -> bool:
     Raises:
         InputError: it is damaged; names the file.
         ReadError: it cannot be read.
+        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
     """
     if {suffix.lower() for suffix in Path(path).suffixes} & _TABLES:
         return False
+    name = str(path)
     try:
         with Path(path).open("rb") as file:
-            return holds_spans(file, str(path))
+            plain = unpacked(file, name)
+            if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
+                return True
+            first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
+            if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
+                documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
+                return any(not each.fault for each in documents)
+            text = first if _is_whole(first) else first + read_bounded(plain, name)
+    except unpacking_errors() as exc:
+        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
     except OSError as exc:
-        raise _unreadable(str(path), exc) from exc
+        raise _unreadable(name, exc) from exc
+    try:
+        tree, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace").removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return False
+    return _holds_spans(tree)
 
 
 _TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
@@ -245,15 +261,11 @@ def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
 def _trace_ids(piece: OtlpFrame) -> dict[str, None]:
     """List the trace ids in a piece; in JSON, this includes ids in links."""
     if piece.encoding == "json":
-        return dict.fromkeys(_trace_ids_in_json(piece.body))
+        return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(piece.body))
     try:
         return dict.fromkeys(trace_ids_in(parse_request(piece.body, encoding="protobuf")))
     except CodecError:
         return {}
-
-
-def _trace_ids_in_json(line: bytes) -> Iterator[str]:
-    return (found.decode().lower() for found in _TRACE_ID.findall(line))
 
 
 Json = Mapping[str, Any]
@@ -264,23 +276,31 @@ _UNUSUAL: Final = re.compile(rb'"traceId"\s*:\s*"[\w+/-]{22}==?"|"instrumentatio
 _HEAD: Final = 10_000
 
 
-def otlp_json(document: bytes) -> bytes | None:
-    """Return a JSON document as OTLP's JSON, or ``None`` if it has no spans of any kind.
-
-    Raises:
-        CodecError: it looks like spans of another form, and cannot be read as such.
-    """
+def _converted(where: str, document: bytes) -> Iterator[OtlpFrame]:
+    """Yield the message of a JSON document: as it is, or converted. A document without spans has none."""
     if document.startswith(_USUAL_START) and not _UNUSUAL.search(document, 0, _HEAD):
-        return document
+        yield OtlpFrame(where, "json", document)
+        return
     try:
         tree = json.loads(document)
+        body = _message_of(tree)
+    except CodecError as exc:
+        yield OtlpFrame(where, "json", b"{}", str(exc))
     except (ValueError, RecursionError):
-        return document  # the decoder says what is wrong with it
-    converted = _of_tree(tree)
-    return document if converted is None and not isinstance(tree, dict) else converted
+        yield OtlpFrame(where, "json", document)  # the decoder says what is wrong with it
+    else:
+        if body is not None:
+            yield OtlpFrame(where, "protobuf", body)
+        elif not isinstance(tree, dict):
+            yield OtlpFrame(where, "json", document)
 
 
-def _of_tree(tree: object) -> bytes | None:
+def _message_of(tree: object) -> bytes | None:
+    """Return the spans of a parsed document as protobuf, or ``None`` if it has none of any form.
+
+    Raises:
+        CodecError: it looks like spans of a form, and cannot be read as such.
+    """
     for is_form, convert, name in _FORMS:
         if is_form(tree):
             try:
@@ -292,8 +312,7 @@ def _of_tree(tree: object) -> bytes | None:
     return None
 
 
-def is_span_document(tree: object) -> bool:
-    """Return whether a parsed document has spans of any form."""
+def _holds_spans(tree: object) -> bool:
     return any(is_form(tree) for is_form, _, _ in _FORMS)
 
 
@@ -324,13 +343,14 @@ def _is_console(tree: object) -> bool:
 
 
 def _is_list(tree: object) -> bool:
-    return isinstance(tree, list) and any(map(is_span_document, tree))
+    return isinstance(tree, list) and any(map(_holds_spans, tree))
 
 
 def _of_otlp(tree: Any) -> bytes:
     inner = next((tree[name] for name in _WRAPPERS if isinstance(tree.get(name), dict)), tree)
     listed = next(inner[name] for name in _LISTS if name in inner)
-    return json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
+    written = json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
+    return parse_request(written, encoding="json").SerializeToString()
 
 
 _IDS: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
@@ -374,7 +394,7 @@ def _hex(value: Any, length: int) -> Any:
 
 
 def _of_jaeger(tree: Any) -> bytes:
-    return _encoded(spans_of_v2(tree))
+    return encode(spans_of_v2(tree))
 
 
 def _of_console(tree: Any) -> bytes:
@@ -382,7 +402,7 @@ def _of_console(tree: Any) -> bytes:
     status, resource = tree.get("status") or {}, tree.get("resource") or {}
     attributes = resource.get("attributes", resource)
     start_ns = _time_ns(tree["start_time"])
-    return _encoded(
+    return encode(
         [
             Span(
                 trace_id=_id(tree["context"]["trace_id"], 32),
@@ -422,7 +442,7 @@ def _of_go(tree: Any) -> bytes:
     status, parent = tree.get("Status") or {}, (tree.get("Parent") or {}).get("SpanID", "")
     scope = tree.get("InstrumentationScope") or tree.get("InstrumentationLibrary") or {}
     start_ns = _time_ns(tree["StartTime"])
-    return _encoded(
+    return encode(
         [
             Span(
                 trace_id=_id(tree["SpanContext"]["TraceID"], 32),
@@ -454,7 +474,7 @@ def _of_zipkin(tree: Any) -> bytes:
     """Convert a span of Zipkin's JSON, version 2."""
     start_ns = int(tree.get("timestamp") or 0) * 1_000
     service = (tree.get("localEndpoint") or {}).get("serviceName", "")
-    return _encoded(
+    return encode(
         [
             Span(
                 trace_id=_id(tree["traceId"], 32),
@@ -477,11 +497,8 @@ def _of_zipkin(tree: Any) -> bytes:
 
 
 def _of_list(tree: Any) -> bytes:
-    merged: list[Any] = []
-    for item in tree:
-        if (body := _of_tree(item)) is not None:
-            merged += json.loads(body).get("resourceSpans") or ()
-    return json.dumps({"resourceSpans": merged}).encode()
+    # protobuf joins the members of messages that follow each other
+    return b"".join(body for item in tree if (body := _message_of(item)) is not None)
 
 
 _FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str], ...]] = (
@@ -492,10 +509,6 @@ _FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str]
     (_has("traceId", "id", "timestamp"), _of_zipkin, "Zipkin's JSON"),
     (_is_list, _of_list, "a list of spans"),
 )
-
-
-def _encoded(spans: Iterable[Span]) -> bytes:
-    return encode_json(spans).encode()
 
 
 def _id(value: Any, digits: int) -> str:
@@ -583,32 +596,6 @@ def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
         raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
-def holds_spans(file: BinaryIO, name: str) -> bool:
-    """Return whether the first JSON document of an open file has spans, or whether it is protobuf.
-
-    Raises:
-        InputError: it is damaged, or too large; names the file.
-        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
-        OSError: it cannot be read.
-    """
-    try:
-        plain = unpacked(file, name)
-        if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
-            return True
-        first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
-        if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
-            documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
-            return any(not each.fault for each in documents)
-        text = first if _is_whole(first) else first + read_bounded(plain, name)
-    except unpacking_errors() as exc:
-        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
-    try:
-        tree, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace").removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return False
-    return is_span_document(tree)
-
-
 def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     head = plain.peek(_LENGTH_BYTES)
     if not _CONTROL.search(head):
@@ -634,16 +621,6 @@ def _json(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
 def _is_whole(line: bytes) -> bool:
     """Return whether a line is a message by itself, not the first line of a multi-line message."""
     return line not in (b"{", b"[") and not line.endswith((b"{", b"[", b","))
-
-
-def _converted(where: str, text: bytes) -> Iterator[OtlpFrame]:
-    try:
-        body = otlp_json(text)
-    except CodecError as exc:
-        yield OtlpFrame(where, "json", b"{}", str(exc))
-    else:
-        if body is not None:
-            yield OtlpFrame(where, "json", body)
 
 
 def _documents(content: bytes, name: str, first_line: int) -> Iterator[OtlpFrame]:
