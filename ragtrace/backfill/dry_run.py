@@ -326,18 +326,17 @@ async def dry_run(
     await map_in_order(chosen, work, count, concurrency=concurrency)
     pilots = sessions if pilot else None  # only they are judged
     whole = selection or Selection()
-    opened = earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
-    async with opened as earlier:
-        judging = BackfillEvaluator(
-            evaluator=evaluator,
-            attach=attach or AttachOptions(),
-            run=run,
-            clock=clock or SystemClock(),
-            turns=turns.kept if turns else None,
-            earlier=earlier,
-        )
-        trial = _Trial(judging=judging, on_evaluated=on_evaluated)
-        await trial.carry_out(sizing.chosen, concurrency)
+    earlier = await earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
+    judging = BackfillEvaluator(
+        evaluator=evaluator,
+        attach=attach or AttachOptions(),
+        run=run,
+        clock=clock or SystemClock(),
+        turns=turns.kept if turns else None,
+        earlier=earlier,
+    )
+    trial = _Trial(judging=judging, on_evaluated=on_evaluated)
+    await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     estimate = sizing.estimate(trial, concurrency)
     waits = run is not None and run.leaves_waiting  # for a batch: that takes as long for many as for few
