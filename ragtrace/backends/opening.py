@@ -207,23 +207,15 @@ def _split(endpoint: str) -> SplitResult:
     if "@" in endpoint.partition("?")[0]:
         raise ConfigError("an OTLP endpoint holds a user or password: give them as a header instead")
     is_bare = "://" not in endpoint
-    url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
-    if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
-        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
-    if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
-        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
-    return url
-
-
-def _parse(text: str, endpoint: str) -> SplitResult:
     try:
-        url = urlsplit(text)
-        _ = url.port  # raises if the port is not a number
-    except ValueError as exc:
-        raise ConfigError(
-            f"{without_secrets(endpoint)!r} is not an address to send spans to ({exc}): {_ACCEPTED}"
-        ) from exc
-    if any(character.isspace() for character in text):
+        url = urlsplit(f"grpc://{endpoint}" if is_bare else endpoint)
+        is_address = url.scheme in ("http", "https", "grpc", "grpcs") and bool(url.hostname)
+        if url.scheme in ("grpc", "grpcs"):
+            is_address = is_address and url.path in ("", "/") and not (is_bare and url.port is None)
+        is_address = is_address and url.port != 0 and not any(map(str.isspace, endpoint))
+    except ValueError:  # such as a port that is no number
+        is_address = False
+    if not is_address:
         raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
     return url
 

@@ -30,6 +30,7 @@ from ragtrace.http import (
     open_client,
     redirected_to,
     retry_after_s_in,
+    without_secrets,
 )
 from ragtrace.ports import SpanSink
 from ragtrace.traces.logs import encode_evaluation_logs
@@ -79,9 +80,7 @@ class HttpSink:
     @property
     def name(self) -> str:
         """The URL without user, password and query."""
-        import httpx
-
-        return str(httpx.URL(self._base_url).copy_with(username=None, password=None, query=None))
+        return without_secrets(self._base_url)
 
     async def _ask(
         self,

@@ -656,7 +656,7 @@ def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) ->
 
     ``None`` if this schema cannot parse it either, or if it has too many parts to check.
     """
-    request_class, text_fields = _with_texts_as_bytes(of.DESCRIPTOR.full_name)
+    request_class = _of_unchecked_texts(of.DESCRIPTOR.full_name)
     try:
         request = request_class.FromString(body)
     except DecodeError:
@@ -670,25 +670,20 @@ def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) ->
         for field, value in message.ListFields():
             if field.message_type is not None:
                 waiting.extend((value,) if isinstance(value, Message) else value)
-            elif field.full_name in text_fields:
+            elif field.type == field.TYPE_STRING:
                 repaired += _repair(message, field.name, value)
     return request.SerializeToString(), repaired
 
 
 def _repair(message: Message, field: str, value: Any) -> int:
-    is_one = isinstance(value, bytes)
-    texts: list[bytes] = [value] if is_one else list(value)
-    repaired = [_repaired(text) for text in texts]
-    changed = sum(before != after for before, after in zip(texts, repaired, strict=True))
-    if changed and is_one:
-        setattr(message, field, repaired[0])
-    elif changed:
-        value[:] = repaired
-    return changed
-
-
-def _repaired(text: bytes) -> bytes:
-    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+    """Repair the texts of a field, which are bytes where they are not UTF-8, and return their number."""
+    if isinstance(value, bytes):
+        setattr(message, field, value.decode("utf-8", "replace"))
+        return 1
+    broken = 0 if isinstance(value, str) else sum(isinstance(text, bytes) for text in value)
+    if broken:
+        value[:] = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in value]
+    return broken
 
 
 def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
@@ -697,24 +692,15 @@ def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
     yield file
 
 
-def _texts_as_bytes(message: DescriptorProto, name: str, texts: set[str]) -> None:
-    for field in message.field:
-        if field.type == FieldDescriptorProto.TYPE_STRING:
-            field.type = FieldDescriptorProto.TYPE_BYTES
-            texts.add(f"{name}.{field.name}")
-    for nested in message.nested_type:
-        _texts_as_bytes(nested, f"{name}.{nested.name}", texts)
-
-
 @cache
-def _with_texts_as_bytes(name: str) -> tuple[type[Message], frozenset[str]]:
-    pool, texts = descriptor_pool.DescriptorPool(), set[str]()
+def _of_unchecked_texts(name: str) -> type[Message]:
+    """Return the message as of proto2, which does not check that texts are UTF-8."""
+    pool = descriptor_pool.DescriptorPool()
     service = descriptor_pool.Default().FindMessageTypeByName(name).file
     for file in {each.name: each for each in _files(service)}.values():
         copy = FileDescriptorProto()
         file.CopyToProto(copy)
         copy.ClearField("service")
-        for message in copy.message_type:
-            _texts_as_bytes(message, f"{copy.package}.{message.name}", texts)
+        copy.syntax = "proto2"
         pool.Add(copy)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), frozenset(texts)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
