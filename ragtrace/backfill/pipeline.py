@@ -249,7 +249,7 @@ class SessionTurns:
         if placed is not None:
             await self.kept.add(placed, carriers)
         elif undecided := undecided_turn(record, carrier_id, tenant=tenant):
-            await self.kept.add_known(undecided)
+            await self.kept.add(undecided, is_decided=False)
 
 
 def session_turns(
