@@ -272,11 +272,7 @@ def _about_room(
     carrier: Span, outcomes: Mapping[str, MetricOutcome], verdicts: EventVerdicts
 ) -> Iterator[str]:
     """Say how many verdicts the carrier, or the back end, left out."""
-    told = {
-        text_of(event.attributes, semconv.EVALUATION_NAME): event.attributes
-        for event in carrier.events
-        if event.name == semconv.EVALUATION_RESULT
-    }
+    told = _results(carrier)
     for key, outcome in outcomes.items():
         if not isinstance(outcome, MetricResult):
             continue
