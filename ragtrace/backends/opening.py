@@ -24,7 +24,7 @@ from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError, SendError
-from ragtrace.http import ClientTls, Sleep, without_secrets
+from ragtrace.http import Sleep, without_secrets
 from ragtrace.ports import SpanSink, TraceReader
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
@@ -83,13 +83,7 @@ _ACCEPTED = (
 )
 
 
-def open_sink(
-    endpoint: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    tls: ClientTls | None = None,
-    timeout_s: float = 10,
-) -> SpanSink:
+def open_sink(endpoint: str, *, access: ConnectionSettings | None = None) -> SpanSink:
     """Open the sink for an address; it connects on the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
@@ -98,12 +92,12 @@ def open_sink(
     every port that ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
-        ConfigError: the address has another form, or files of ``tls`` cannot be used.
+        ConfigError: the address has another form, or files of ``access.tls`` cannot be used.
     """
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
-    return _open_otlp(endpoint, TRACES, headers=headers, tls=tls, timeout_s=timeout_s)
+    return _open_otlp(endpoint, TRACES, access)
 
 
 def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
@@ -116,28 +110,25 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
     Raises:
         ConfigError: the address has another form.
     """
-    access = access or ConnectionSettings()
-    headers = access.sent_headers
     scheme, _, url = address.partition(":")
     if accepts_spans(address):
-        return open_sink(address, headers=headers, tls=access.tls)
+        return open_sink(address, access=access)
     if accepts_logs(address):
         return EvaluationLogSink(open_logs_sink(address, access=access))
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(
             f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
-    return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+    return _SCORE_SINKS[scheme](url.rstrip("/"), access=access)
 
 
-def open_logs_sink(address: str, *, access: ConnectionSettings) -> SpanSink:
+def open_logs_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
     """Open the sink for ``logs:ENDPOINT`` itself: it sends any ``ExportLogsServiceRequest``.
 
     Raises:
         ConfigError: the address has another form.
     """
-    url = address.removeprefix(f"{_LOGS}:")
-    return _open_otlp(url, LOGS, headers=access.sent_headers, tls=access.tls, timeout_s=access.timeout_s)
+    return _open_otlp(address.removeprefix(f"{_LOGS}:"), LOGS, access)
 
 
 def accepts_logs(address: str) -> bool:
@@ -176,31 +167,12 @@ _SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {
 }
 
 
-def _open_otlp(
-    endpoint: str,
-    signal: Signal,
-    *,
-    headers: Mapping[str, str] | None,
-    tls: ClientTls | None,
-    timeout_s: float,
-) -> SpanSink:
+def _open_otlp(endpoint: str, signal: Signal, access: ConnectionSettings | None) -> SpanSink:
     url = _split(endpoint)
     if url.scheme in ("http", "https") and not _is_grpc(url):
-        return OtlpHttpSink(
-            _signal_url(url, signal),
-            headers=headers,
-            tls=tls,
-            timeout_s=timeout_s,
-            signal=signal,
-        )
-    return OtlpGrpcSink(
-        f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
-        headers=headers,
-        insecure=url.scheme in ("http", "grpc"),
-        tls=tls,
-        timeout_s=timeout_s,
-        signal=signal,
-    )
+        return OtlpHttpSink(_signal_url(url, signal), access=access, signal=signal)
+    address = f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}"
+    return OtlpGrpcSink(address, insecure=url.scheme in ("http", "grpc"), access=access, signal=signal)
 
 
 def _split(endpoint: str) -> SplitResult:

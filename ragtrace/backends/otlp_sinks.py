@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace import semconv
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import CodecError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.files import make_folder, make_private, open_private, sync_folder
 from ragtrace.http import (
     OTLP,
-    ClientTls,
     UnreadableBody,
     open_channel,
     open_client,
@@ -62,18 +62,12 @@ class HttpSink:
     retryable: ClassVar[Collection[int]]
     """Statuses after which a retry may help and is safe."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
+    def __init__(self, url: str, *, access: ConnectionSettings | None = None) -> None:
+        access = access or ConnectionSettings()
         self._base_url = url
-        self._headers = dict(headers or {})
-        self._verify = tls.context() if tls else True
-        self._timeout_s = timeout_s
+        self._headers = access.sent_headers
+        self._verify = access.tls.context() if access.tls else True
+        self._timeout_s = access.timeout_s
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -219,15 +213,9 @@ class OtlpHttpSink(HttpSink):
     retryable = OTLP.statuses
 
     def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-        signal: Signal = TRACES,
+        self, url: str, *, access: ConnectionSettings | None = None, signal: Signal = TRACES
     ) -> None:
-        super().__init__(url, headers=headers, tls=tls, timeout_s=timeout_s)
+        super().__init__(url, access=access)
         self._signal = signal
 
     async def send(self, request: bytes) -> None:
@@ -269,17 +257,16 @@ class OtlpGrpcSink:
         self,
         endpoint: str,
         *,
-        headers: Mapping[str, str] | None = None,
         insecure: bool = True,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
+        access: ConnectionSettings | None = None,
         signal: Signal = TRACES,
     ) -> None:
+        access = access or ConnectionSettings()
         self._endpoint = endpoint
-        self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
+        self._metadata = tuple((key.lower(), value) for key, value in access.sent_headers.items())
         self._insecure = insecure
-        self._pem = None if insecure else tls.pem() if tls else ()
-        self._timeout_s = timeout_s
+        self._pem = None if insecure else access.tls.pem() if access.tls else ()
+        self._timeout_s = access.timeout_s
         self._signal = signal
         self._channel: grpc.aio.Channel | None = None
 
