@@ -19,7 +19,6 @@ from ragtrace.traces.extract._streams import (
     BEGINNINGS_OF_EVENTS,
     JoinedStream,
     joined_events,
-    joined_lines,
     joined_list,
 )
 from ragtrace.traces.trace import Span, scrub_surrogates
@@ -265,12 +264,25 @@ def _parse(text: str) -> AttributeValue:
     try:
         node = json.loads(stripped)
     except (ValueError, RecursionError):
+        node = _lines(stripped)
+    if node is None:
         literal = _of_repr(stripped) if _REPR.match(stripped) else _python_literal(stripped)
-        parsed: AttributeValue = joined_lines(stripped) or (text if literal is None else literal)
+        parsed: AttributeValue = text if literal is None else literal
     else:
         is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
         parsed = joined_list(stripped, node) or _as_value(_without_items(node), is_clean)
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
+
+
+def _lines(text: str) -> list[object] | None:
+    """Return the objects of a text with one in each line, ``None`` if it is none."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or not all(line.lstrip().startswith('{"') for line in lines):
+        return None
+    try:
+        return [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _without_items(node: object) -> object:
