@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -269,6 +268,20 @@ UNSAID: Mapping[str, object] = {
     "async-generator": "<async_generator object Rag.stream at 0x7f0123456789>",
     "streaming-response": "<starlette.responses.StreamingResponse object at 0x7f0123456789>",
     "redacted": "__REDACTED__",
+    "documents": D,
+    "documents-below": {"documents": D},
+    "results": {"results": D, "total": 2},
+    "data": {"data": D},
+    "output": {"output": D},
+    "texts": [PAID, UNUSED],
+    "context": {"context": f"{PAID}\n\n{UNUSED}"},
+    "prompt": {"prompt": f"Answer from the context.\n{PAID}\n{UNUSED}\nQuestion: {Q}"},
+    "queries": {"queries": ["How long does a refund take?", "When is the money back?"]},
+    "route": {"route": "refunds", "reason": "The user asks how long a refund takes."},
+    "tool-call": {"tool": "search_docs", "tool_input": {"query": "how long do refunds take"}},
+    "flag": True,
+    "object": "Response(status_code=200)",
+    "message-object": "<app.models.Message object at 0x7f0123456789>",
 }
 """What holds no answer: nothing is judged."""
 
@@ -330,10 +343,63 @@ ASKED: Mapping[str, object] = {
 BOTH = Expected(chunks=(PAID, UNUSED))
 ONE = Expected()
 LLM = "Answer from the context only.\n\nContext:\n%s\n\nQuestion: %s"
+OLD, OLD_A = "Who pays return shipping?", "The shop pays for returns."
 
 
 def prompt(*texts: str, question: str = Q) -> list[dict[str, str]]:
     return [{"role": "user", "content": LLM % ("\n\n".join(texts), question)}]
+
+
+def flows(w: Write) -> Iterator[tuple[str, Expected | tuple[Expected, ...] | None, tuple[Node, ...]]]:
+    """Yield what applications do, written by one producer."""
+    found, model = w("retriever", Q, D), w("llm", prompt(PAID, UNUSED), A)
+
+    def ask(text: str, said: str) -> Node:
+        return w("llm", [{"role": "user", "content": text}], said)
+
+    yield "plain", BOTH, (w("call", Q, A, found, model),)
+    yield "rewritten", BOTH, (w("call", Q, A, ask(f"Rewrite for search: {Q}", "refund duration"), w("retriever", "refund duration", D), model),)
+    yield "hyde", BOTH, (w("call", Q, A, ask(f"Write a passage that answers: {Q}", "Refunds usually take ten days at most shops."), w("retriever", "Refunds usually take ten days at most shops.", D), model),)
+    yield "reranked", ONE, (w("call", Q, A, found, w("reranker", Q, D[:1]), w("llm", prompt(PAID), A)),)
+    yield "two-retrievers", BOTH, (w("call", Q, A, w("retriever", Q, D[:1]), w("retriever", Q, D[1:]), model),)
+    yield "same-twice", BOTH, (w("call", Q, A, found, w("retriever", "refund duration", D), model),)
+    yield "nested-retrievers", BOTH, (w("call", Q, A, w("retriever", Q, D, w("retriever", Q, D[:1]), w("retriever", Q, D[1:])), model),)
+    yield "tool", BOTH, (w("call", Q, A, ask(Q, "I search the policy."), w("tool", {"query": "refund"}, D), ask(Q, A)),)
+    yield "two-tools", BOTH, (w("call", Q, A, w("tool", {"query": "refund"}, D), w("tool", {"city": "Bonn"}, "20 degrees and sunny.", name="get_weather"), ask(Q, A)),)
+    yield "nested-call", BOTH, (w("call", Q, A, w("call", Q, A, found, model)),)
+    yield "plain-root", BOTH, (node("POST /ask", {"http.route": "/ask"}, w("call", Q, A, found, model)),)
+    yield "no-call", BOTH, (node("POST /ask", {}, found, model),)
+    yield "judged-beside", BOTH, (w("call", Q, A, found, model), )
+    yield "title-after", BOTH, (node("POST /ask", {}, w("call", Q, A, found, model), ask(f"Write a title.\nUSER: {Q}\nASSISTANT: {A}", "Refund times")),)
+    yield "graded", BOTH, (w("call", Q, A, found, model, ask(f"Facts: {PAID}\nAnswer: {A}\nIs it grounded? yes or no", "yes")),)
+    yield "follow-ups", BOTH, (w("call", Q, A, found, model, ask(f"The user asked: {Q}\nWe said: {A}\nSuggest three questions.", '["How?", "When?"]')),)
+    yield "graded-before", BOTH, (w("call", Q, A, found, ask(f"Is this relevant to {Q}?\n{PAID}", "yes"), ask(f"Is this relevant to {Q}?\n{UNUSED}", "yes"), model),)
+    yield "retried", BOTH, (w("call", Q, A, found, w("llm", prompt(PAID, UNUSED), None, status=StatusCode.ERROR), model),)
+    yield "retrieval-retried", BOTH, (w("call", Q, A, w("retriever", Q, None, status=StatusCode.ERROR), found, model),)
+    yield "draft", BOTH, (w("call", Q, A, found, w("llm", prompt(PAID, UNUSED), "Refunds take a while."), ask(f"{LLM % (PAID, Q)}\nDraft: Refunds take a while.\nCritique: name the days.\nWrite the final answer.", A)),)
+    yield "refused", Expected(chunks=(PAID, UNUSED), answer="I'm sorry, I can't find that in the documents."), (w("call", Q, "I'm sorry, I can't find that in the documents.", found, w("llm", prompt(PAID, UNUSED), "I'm sorry, I can't find that in the documents.")),)
+    yield "nothing-found", None, (w("call", Q, "I don't know.", w("retriever", Q, []), w("llm", prompt("", ""), "I don't know.")),)
+    yield "failed", None, (w("call", Q, None, found, w("llm", prompt(PAID, UNUSED), None, status=StatusCode.ERROR), status=StatusCode.ERROR),)
+    yield "talk", None, (w("call", "Hi", "Hello! How can I help you today?", ask("Hi", "Hello! How can I help you today?")),)
+    yield "agent-without-retrieval", None, (w("call", "Weather?", "It is sunny in Bonn.", w("tool", {"city": "Bonn"}, {"temperature": 20}, name="get_weather"), ask("Weather?", "It is sunny in Bonn.")),)
+    turns = (w("call", Q, A, found, model), w("call", OLD, OLD_A, w("retriever", OLD, ["Customers pay for return shipping."]), w("llm", prompt("Customers pay for return shipping.", question=OLD), OLD_A)))
+    second = Expected(question=OLD, chunks=("Customers pay for return shipping.",), answer=OLD_A)
+    yield "conversation", (BOTH, second), (node("session", {}, *turns),)
+    yield "batch", (BOTH, second), (w("call", {"n": 2}, {"done": 2}, *turns),)
+    history = [{"role": "user", "content": OLD}, {"role": "assistant", "content": OLD_A}, *prompt(PAID, UNUSED)]
+    yield "history", BOTH, (w("call", Q, A, found, w("llm", history, A)),)
+    yield "sub-questions", BOTH, (w("call", Q, A, w("call", "How many days?", "14 days.", w("retriever", "How many days?", D[:1]), w("llm", prompt(PAID, question="How many days?"), "14 days.")), w("call", "In what state?", "Unused.", w("retriever", "In what state?", D[1:]), w("llm", prompt(UNUSED, question="In what state?"), "Unused.")), ask(f"Question: {Q}\n14 days.\nUnused.", A)),)
+    yield "guarded", BOTH, (w("call", Q, A, w("guardrail", Q, "pass", ask(f"Is this safe? {Q}", "safe")), found, model, w("guardrail", A, "pass", ask(f"Is this safe? {A}", "safe"))),)
+    yield "evaluated", BOTH, (w("call", Q, A, found, model, w("evaluator", {"question": Q, "answer": A, "context": [PAID]}, {"score": 1.0}, ask(f"Context: {PAID}\nAnswer: {A}\nSupported?", '{"supported": true}'))),)
+    yield "parallel", Expected(chunks=(PAID, UNUSED), answer=A), (w("call", Q, A, found, w("llm", prompt(PAID, UNUSED), "Refunds take long."), model),)
+    yield "late-search", BOTH, (w("call", Q, A, found, model, w("retriever", "related pages", ["Gift wrap costs 3 euros."])),)
+    yield "vision", BOTH, (w("call", [{"role": "user", "content": [{"type": "text", "text": Q}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}], A, found, model),)
+    yield "map-reduce", BOTH, (w("call", Q, A, found, ask(f"Summarize for the question {Q}:\n{PAID}", "Refunds are paid in 14 days."), ask(f"Summarize for the question {Q}:\n{UNUSED}", "Goods must be unused."), ask(f"Refunds are paid in 14 days.\nGoods must be unused.\nQuestion: {Q}", A)),)
+    yield "memory", BOTH, (w("call", Q, A, found, model, ask(f"Extract facts about the user.\nuser: {Q}\nassistant: {A}", '{"facts": ["Wants a refund"]}')),)
+
+
+def _is_text(name: str, value: object) -> bool:
+    return isinstance(value, str) and not name.endswith("-repr")
 
 
 def _is_message(value: object) -> bool:
@@ -344,25 +410,28 @@ def _is_message(value: object) -> bool:
 def crossed() -> Iterator[Case]:
     """Yield each thing in each producer's spans, the rest of which is plain."""
 
-    def case(kind: str, by: str, name: str, expected: Expected | None, root: Node) -> Case:
-        return Case(name=f"{name} by {by}", kind=kind, spans=spans_of(f"{kind} {name} {by}", root), expected=(expected,) if expected else ())
+    def case(kind: str, name: str, expected: Expected | tuple[Expected, ...] | None, *roots: Node) -> Case:
+        wanted = () if expected is None else (expected,) if isinstance(expected, Expected) else expected
+        return Case(name=f"{name} by {by}", kind=kind, spans=spans_of(f"{kind} {name} {by}", *roots), expected=wanted)
 
     for by, write in WRITERS.items():
-        is_genai = by == "otel-genai"  # which has messages only
+        model = write("llm", prompt(PAID, UNUSED), A)
         for name, found in FOUND.items():
-            yield case("found", by, name, BOTH, write("call", Q, A, write("retriever", Q, found), write("llm", prompt(PAID, UNUSED), A)))
-            yield case("found-alone", by, name, BOTH, write("call", Q, A, write("retriever", "refund", found)))
-            yield case("tool", by, name, BOTH, write("call", Q, A, write("tool", {"query": "refund"}, found), write("llm", Q, A)))
+            yield case("found", name, BOTH, write("call", Q, A, write("retriever", Q, found), model))
+            yield case("found-alone", name, BOTH, write("call", Q, A, write("retriever", "refund", found)))
+            yield case("tool", name, BOTH, write("call", Q, A, write("tool", {"query": "refund"}, found), write("llm", Q, A)))
         for name, said in SAID.items():
-            if is_genai and not (isinstance(said, str) or _is_message(said)):
-                continue
-            yield case("said", by, name, BOTH, write("call", Q, said, write("retriever", Q, D), write("llm", prompt(PAID, UNUSED), A)))
-            yield case("said-alone", by, name, BOTH, write("call", Q, said, write("retriever", Q, D)))
-            yield case("said-by-model", by, name, BOTH, write("call", Q, None, write("retriever", Q, D), write("llm", prompt(PAID, UNUSED), said)))
+            is_plain = _is_text(name, said) or _is_message(said)
+            if by != "otel-genai" or is_plain:  # which has messages only
+                yield case("said", name, BOTH, write("call", Q, said, write("retriever", Q, D), model))
+                yield case("said-alone", name, BOTH, write("call", Q, said, write("retriever", Q, D)))
+            if by not in ("otel-genai", "traceloop") or is_plain:
+                yield case("said-by-model", name, BOTH, write("call", Q, None, write("retriever", Q, D), write("llm", prompt(PAID, UNUSED), said)))
         for name, said in UNSAID.items():
-            yield case("unsaid", by, name, None, write("call", Q, said, write("retriever", Q, D)))
+            yield case("unsaid", name, None, write("call", Q, said, write("retriever", Q, D)))
         for name, asked in ASKED.items():
-            if is_genai and not (asked is Q or _is_message(asked)):
-                continue
-            yield case("asked", by, name, BOTH, write("call", asked, A, write("retriever", "refund period", D), write("llm", prompt(PAID, UNUSED), A)))
-            yield case("asked-alone", by, name, BOTH, write("call", asked, A, write("retriever", "refund period", D)))
+            if by != "otel-genai" or asked is Q or _is_message(asked):
+                yield case("asked", name, BOTH, write("call", asked, A, write("retriever", "refund period", D), model))
+                yield case("asked-alone", name, BOTH, write("call", asked, A, write("retriever", "refund period", D)))
+        for name, expected, roots in flows(write):
+            yield case("flow", name, expected, *roots)

@@ -42,7 +42,7 @@ _NO_TEXT = re.compile(
     r"|(?P<redacted>(?i:[\W_]*+redacted[\W_]*))"
     r"|(?P<object>(?s:<(?:async_)?generator\b[^>]*>|<[\w.]+(?: object)? at 0x[0-9a-f]+[^<>]*>"
     r"|<\d+-dimensional vector>|<(?:Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
-    r"|[A-Z][a-z]++[A-Z]\w{1,60}+\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
+    r"|[A-Z][a-z]++[A-Z]\w{1,60}+\(\)|[A-Z]\w{1,60}+\(\w{1,40}=.*\)|ChatMessage\(_?role=.*"
     r"|\w{1,60}+\([^()]{0,200}<(?:async_)?generator object .*))"
 )
 
@@ -230,9 +230,17 @@ def in_camel_case(node: AttributeValue) -> AttributeValue:
     if isinstance(node, tuple):
         first = in_camel_case(node[0]) if node else None
         return (first, *map(in_camel_case, node[1:])) if node and first is not node[0] else node
-    if not isinstance(node, dict) or not node or not next(iter(node))[:1].isupper():
+    if not isinstance(node, dict) or not next((key for key in node if key[:1] != "$"), "")[:1].isupper():
         return node
     return {key[:1].lower() + key[1:]: in_camel_case(value) for key, value in node.items()}
+
+
+def snake(name: str) -> str:
+    """Divide the words of a name in camel case: ``finalAnswer`` becomes ``final_Answer``."""
+    return _CAMEL.sub("_", name)
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
@@ -345,7 +353,7 @@ def _of_repr(text: str) -> AttributeValue:
 
 _FIELDS = (
     *("content", "page_content", "text", "answer", "response", "output", "result", "raw", "messages"),
-    *("question", "query", "input"),
+    *("question", "query", "input", "message", "prompt", "choices"),
 )
 _REPR = re.compile(rf"[A-Z]\w{{1,60}}\(\s*[a-z_]\w*=|(?:{'|'.join(_FIELDS)})=['\"]")
 _FIRST_FIELD = re.compile(

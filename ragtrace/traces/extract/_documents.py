@@ -134,6 +134,12 @@ def is_document(item: AttributeValue) -> bool:
     return isinstance(item, dict) and "role" not in item and has_text(item)
 
 
+def is_stored(item: AttributeValue) -> bool:
+    """Return whether an object is a document that has an id, metadata or a score."""
+    fields = _fields(item) if isinstance(item, dict) and is_document(item) else {}
+    return any(key in fields for key in (*_ID_KEYS, *_METADATA_KEYS, *_SCORE_KEYS))
+
+
 def is_passage(item: AttributeValue) -> bool:
     """Return whether the form shows that an object was retrieved: a text with its score or its source."""
     if not isinstance(item, dict):
@@ -262,7 +268,9 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
     for _ in range(_DEEPEST_WRAPPER):
         if any(isinstance(fields.get(key), str) for key in _TEXT_KEYS):
             break
-        key = next((key for key in _INNER_KEYS if isinstance(fields.get(key), dict)), None) or _wrapped(fields)
+        key = next((key for key in _INNER_KEYS if isinstance(fields.get(key), dict)), None) or _wrapped(
+            fields
+        )
         inner = fields.pop(key) if key else None
         if not isinstance(inner, dict):
             break
@@ -310,9 +318,13 @@ def _only_prose(fields: Mapping[str, AttributeValue]) -> AttributeValue:
     """Return the one text of a scored or cited object, whatever its key; its name, if it has no other."""
     if not any(map(_OF_SOURCES.fullmatch, fields)) and _number(fields, _SCORE_KEYS) is None:
         return None
-    single = {key: each[0] if isinstance(each, tuple) and len(each) == 1 else each for key, each in fields.items()}
+    single = {
+        key: each[0] if isinstance(each, tuple) and len(each) == 1 else each for key, each in fields.items()
+    }
     texts = [(key, value) for key, value in single.items() if is_prose(value)]
-    others = [value for key, value in texts if not (_BESIDE_TEXT.fullmatch(key) or OF_QUESTIONS.fullmatch(key))]
+    others = [
+        value for key, value in texts if not (_BESIDE_TEXT.fullmatch(key) or OF_QUESTIONS.fullmatch(key))
+    ]
     others = others or [value for key, value in texts if _OF_TITLES.fullmatch(key)]
     return others[0] if len(others) == 1 else None
 

@@ -20,6 +20,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     open_damage,
     parse_loosely,
+    snake,
     text_damage,
 )
 from ragtrace.traces.extract._documents import (
@@ -29,6 +30,7 @@ from ragtrace.traces.extract._documents import (
     is_document,
     is_passage,
     is_prose,
+    is_stored,
     plain,
     text_in,
 )
@@ -42,7 +44,7 @@ from ragtrace.traces.extract._messages import (
     messages_of,
     tool_messages,
 )
-from ragtrace.traces.extract._prompts import QUESTION_MARKS, documents_in_repr
+from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD, documents_in_repr
 from ragtrace.traces.extract._span_reader import ToolResult
 from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
@@ -54,12 +56,34 @@ _QUESTION_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_KEYS: Final = (
-    *("answer", "output", "result", "response", "answers", "replies", "choices", "generations"),
-    *("message", "data", "outputs", "text", "body", "final_output", "raw", "value"),
+    "answer",
+    "output",
+    "result",
+    "response",
+    "answers",
+    "replies",
+    "choices",
+    "generations",
+)
+_REPLY_KEYS: Final = ("answers", "replies", "choices", "generations")
+_OTHER_ANSWER_KEYS: Final = ("message", "data", "outputs", "text", "body", "final_output", "raw", "value")
+ANSWER_NAME: Final = re.compile(
+    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
+    rf"|^(\w+_)?{REPLY_ABROAD}(_\w+)?$",
+    re.IGNORECASE,
+)
+RESULT_NAME: Final = re.compile(
+    r"(^|_)(output|result|text|content|message|choices|final|summary)$", re.IGNORECASE
+)
+ASIDE_NAME: Final = re.compile(
+    r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
+    r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
+    r"|user|user_message|title|tags?|id|ids|url|urls|model|language|lang|channel|status|confidence|follow_?ups?"
+    r"|suggest\w*|metadata|memory|role|type|name|intent|topic|sql|error)$",
+    re.IGNORECASE,
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
 _SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
-_REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
     *("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),
 )
@@ -73,7 +97,7 @@ def question_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
 
 def answer_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
     """Read the answer of an output: a string, a usual key, or the model's last message."""
-    return _text_in(value, at, _answer)
+    return _text_in(value, at, answer_of)
 
 
 def _text_in(
@@ -96,7 +120,7 @@ def documents_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ..
 def returned_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read what a retriever returned: documents under any key, or one text; ``None`` without any text."""
     node = parse_loosely(value)
-    if is_prose(node) and not is_broken_json(value, node):
+    if is_prose(node) and not is_broken_json(value, node) and listed_documents(node) == node:
         node = ({"text": node},)
     found = documents_in(node, at)
     is_empty = node == () and found.damage is None
@@ -160,7 +184,9 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
             objects = [each for each in items if isinstance(each, dict)]
             for each in objects:
                 if each and all(map(is_prose, each.values())):
-                    by_id = ((key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key)))
+                    by_id = (
+                        (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
+                    )
                     texts.append(tuple({"id": key, "text": text} for key, text in by_id))
             keys = dict.fromkeys(
                 key for each in objects for key in each if not OF_QUESTIONS.fullmatch(plain(key))
@@ -192,7 +218,9 @@ def _parsed(value: AttributeValue) -> AttributeValue:
 def _is_envelope(items: Sequence[AttributeValue]) -> bool:
     """Return whether an object only surrounds the parts of a result, as the Model Context Protocol has it."""
     only = items[0] if len(items) == 1 and isinstance(items[0], dict) else {}
-    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(_parsed(only.get("content")), tuple | dict)
+    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(
+        _parsed(only.get("content")), tuple | dict
+    )
 
 
 _OF_ENVELOPES: Final = frozenset({"content", "iserror", "structuredcontent", "meta", "status", "tooluseid"})
@@ -203,7 +231,7 @@ def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
     """Return the documents in the text of another, or the texts of a tool's message."""
     if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
         return ()
-    results = [each.content for each in tool_messages((document,))]
+    results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
     texts = results or [text_in(document)]
     found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
     inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
@@ -290,7 +318,11 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
 
 
 def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | None, str]:
-    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
+    texts = [
+        (key, value)
+        for key, value in node.items()
+        if isinstance(value, str) and value and not _ID.search(key)
+    ]
     if len(texts) == 1:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
     named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
@@ -298,6 +330,10 @@ def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | Non
     if len(prose) > 1 and not named:
         prose = [(key, value) for key, value in prose if value.strip()[-1:] in QUESTION_MARKS]
     return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
+
+
+_INPUT: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)(_content|_text)?")
+_ID: Final = re.compile(r"(^|[a-z_])(id|Id|ID|uuid|key|token|session|url|lang|locale|model)$")
 
 
 def _asked_below(node: AttributeValue, depth: int) -> str | None:
@@ -308,6 +344,10 @@ def _asked_below(node: AttributeValue, depth: int) -> str | None:
         if not isinstance(value, dict | tuple):
             continue
         text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
+        if not text and isinstance(value, dict) and "role" not in value:
+            text = next(
+                (each for key, each in value.items() if _INPUT.fullmatch(key) and is_prose(each)), None
+            )
         if text or (text := _asked_below(value, depth + 1)):
             return text
     return None
@@ -323,7 +363,8 @@ def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
     return None, ""
 
 
-def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
+    """Return the answer in what a call returned, and how it is told: by names of keys, or in messages."""
     if isinstance(node, str):
         return node, "its text"
     if depth > _MAX_WRAPPERS or not node or not isinstance(node, dict | tuple):
@@ -331,26 +372,30 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, tuple):
         if text := joined_tokens(node):
             return text, "the pieces of its text"
-        text = last_answer_text(messages_of(node)[0])
-        return (text, "the last message of the model") if text else _answer(node[0], depth + 1)
+        if text := last_answer_text(messages_of(node)[0]):
+            return text, "the last message of the model"
+        if all(map(is_stored, node)) or (len(node) > 1 and all(map(is_prose, node))):
+            return None, ""  # what was found, not what was said
+        return _first_answer((node[0], *node[:0:-1]), depth)  # the first choice, else the last update
     if text := message_text(node):
         return text, "the text of the message"
-    for name in _ANSWER_KEYS:
+    keys = [key for key in node if ANSWER_NAME.search(snake(key))]
+    for name in (*_ANSWER_KEYS, *keys, *_OTHER_ANSWER_KEYS, *filter(RESULT_NAME.search, node)):
         if node.get(name):
-            text, how = _answer(parse_loosely(node[name]), depth + 1)
+            held = parse_loosely(node[name])
+            is_list = isinstance(held, tuple) and name in _REPLY_KEYS
+            text, how = answer_of(held[0] if is_list and isinstance(held[0], str) else held, depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     if text := last_answer_text(messages_of(node)[0]):
         return text, "the last message of the model"
-    [(key, inner), *others] = node.items()
-    if not others and isinstance(inner, dict) and key not in ("error", "errors"):  # an envelope
-        return _answer(inner, depth + 1)
-    for step in reversed(list(node.values())):  # of a pipeline: the last with a reply
-        reply = next((step[key] for key in _REPLY_KEYS if isinstance(step, dict) and step.get(key)), None)
-        text, how = _answer(parse_loosely(reply), depth + 1)
-        if text:
-            return text, how
-    return None, ""
+    inner = [each for key, each in node.items() if not ASIDE_NAME.search(snake(key)) and key != "errors"]
+    return _first_answer([each for each in reversed(inner) if isinstance(each, dict | tuple)], depth)
+
+
+def _first_answer(nodes: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
+    found = (answer_of(each, depth + 1) for each in nodes)
+    return next((each for each in found if each[0]), (None, ""))
 
 
 RETRIEVAL_TOOLS: Final = re.compile(
