@@ -165,7 +165,9 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
     node = parse_loosely(value)
     if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
         return shown
-    groups = [(isinstance(node, tuple), [node])] if isinstance(node, tuple | dict) else []
+    if not isinstance(node, tuple | dict):
+        return node
+    groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
     texts: list[tuple[AttributeValue, ...]] = []
     others: list[tuple[AttributeValue, ...]] = []
     for _ in range(_MAX_WRAPPERS):
@@ -232,7 +234,7 @@ def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
     if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
         return ()
     results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
-    texts = results or [text_in(document)]
+    texts: list[AttributeValue] = [*results] or [text_in(document)]
     found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
     inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
     return inner if inner and all(is_document(each) or is_prose(each) for each in inner) else tuple(results)
@@ -383,8 +385,9 @@ def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
     for name in (*_ANSWER_KEYS, *keys, *_OTHER_ANSWER_KEYS, *filter(RESULT_NAME.search, node)):
         if node.get(name):
             held = parse_loosely(node[name])
-            is_list = isinstance(held, tuple) and name in _REPLY_KEYS
-            text, how = answer_of(held[0] if is_list and isinstance(held[0], str) else held, depth + 1)
+            if isinstance(held, tuple) and name in _REPLY_KEYS and isinstance(held[0], str):
+                held = held[0]
+            text, how = answer_of(held, depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     if text := last_answer_text(messages_of(node)[0]):

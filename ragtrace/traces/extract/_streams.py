@@ -14,7 +14,9 @@ from typing import Any, Final
 BEGINNINGS_OF_EVENTS: Final = ("data:", "event:", "id:", "retry:", ": ", '0:"', 'f:{"')
 """How server-sent events begin (WHATWG HTML, 9.2.5), and the lines of Vercel's data stream."""
 _FIELD: Final = re.compile(r"(data|event|id|retry)?:(.*)")
-_PART: Final = re.compile(r"(?:(0):(\".*\")|([1-9a-k]):.*)")
+_PART: Final = re.compile(
+    r"(?:(0):(\"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrt]|\\u[\da-fA-F]{4})*\")|([1-9a-k]):.*)"
+)
 _END: Final = "[DONE]"
 _MARKS: Final = re.compile(
     r'"(delta|done|candidates|contentBlockDelta|textDelta|text-delta|text-generation|AIMessageChunk)"'
@@ -88,7 +90,7 @@ def joined_events(text: str) -> JoinedStream | None:
     try:
         events = [json.loads(each) for each in said]
     except (ValueError, RecursionError):
-        return JoinedStream("".join(said), is_whole=True)
+        return JoinedStream("".join(said), is_whole=True) if len(said) > 1 or has_ended else None
     if all(isinstance(each, str) for each in events):
         return JoinedStream("".join(events), is_whole=True)
     if joined := _joined(events, has_ended=has_ended):
