@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.backends import OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.ports import SpanSink
 from ragtrace.traces.otlp import decode_json, encode, encode_json
@@ -49,8 +50,7 @@ async def refused(sink: SpanSink, error: type[SendError], match: str | None = No
 
 async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
     async with grpc_server(GrpcAnswer()) as server:
-        headers = {"Authorization": "Bearer x"}
-        await send(OtlpGrpcSink(server.endpoint, headers=headers))
+        await send(OtlpGrpcSink(server.endpoint, access=ConnectionSettings(token="x")))
     assert server.requests == [REQUEST]
     assert server.metadata[0]["authorization"] == "Bearer x"
 
@@ -91,7 +91,7 @@ async def test_partial_success_is_rejected_with_the_number_of_spans_and_a_warnin
 
 async def test_http_sink_posts_the_bytes_as_protobuf() -> None:
     with http_server(lambda _: HttpAnswer()) as server:
-        await send(OtlpHttpSink(f"{server.url}/v1/traces", headers={"x-key": "k"}))
+        await send(OtlpHttpSink(f"{server.url}/v1/traces", access=ConnectionSettings(headers={"x-key": "k"})))
     ((path, headers, body),) = server.requests
     assert (path, body) == ("/v1/traces", REQUEST)
     assert (headers["content-type"], headers["x-key"]) == ("application/x-protobuf", "k")
