@@ -46,7 +46,7 @@ from ragtrace.judge.endpoint import (
     raise_rejection,
 )
 from ragtrace.judge.layers import CallRequest, JudgeCall, JudgeLayer, document_of, layer_of
-from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
+from ragtrace.judge.openai import LanguageModelJudge
 from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, Judge
@@ -134,13 +134,13 @@ def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
     assert settings.batches is not None
     who = f"judge {settings.argument} at {access.host}"
     # requests of the same model, parameters and endpoint can use one another's replies
-    shared = "|".join(filter(None, (access.place.url, settings.argument, settings.parameters)))
+    shared = "|".join(filter(None, (access.url, settings.argument, settings.parameters)))
     lane = BatchLane(
         api=BatchApi.of(access, who=who, timeout_s=_TRANSFER_TIMEOUT_S),
         log=BatchLog(settings.batches.path_of(shared)),
         settings=settings.batches,
     )
-    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane.post)
+    judge = LanguageModelJudge(settings, access, instead=lane.post)
     return BatchJudge(judge, lane)
 
 

@@ -48,7 +48,6 @@ from ragtrace.judge._words import (
     ordered_stems,
     stem,
 )
-from ragtrace.judge.layers import Limited
 from ragtrace.judge.phrases import (
     ENGLISH,
     SENTENCE_ENDS,
@@ -92,6 +91,8 @@ class LexicalJudge:
     """Ranks claims by comparing words, names and numbers; decides only beyond measured cuts."""
 
     identity = JudgeIdentity(provider="lexical", model="lexical-v4", computes=True, contradicts=False)
+    most_at_once = 1
+    """Concurrency makes it no faster and blocks the event loop longer."""
 
     def __init__(self, model: SupportModel | None = None) -> None:
         """``model`` is by default that of the package."""
@@ -126,7 +127,7 @@ class LexicalJudge:
 
 def open_lexical(settings: JudgeSettings) -> Judge:
     """Open ``lexical``."""
-    return Limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
+    return LexicalJudge()
 
 
 def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:

@@ -174,7 +174,7 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> N
         assert other.asked == []
         assert len(served.asked) == 1
     said = str(caught.value)
-    assert f"redirects to {other.url}/v1/chat/completions" in said
+    assert "redirects to 127.0.0.1" in said
     assert "pw" not in said
     assert "abc" not in said
 
@@ -298,14 +298,10 @@ async def test_without_the_platforms_token_nothing_is_asked(strict: Strict, tmp_
 
 
 @pytest.mark.parametrize(
-    ("environ", "named"),
-    [
-        ({"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, "set both"),
-        ({**IDENTITY, "OPENAI_API_KEY": "k"}, "both OPENAI_API_KEY and a workload identity"),
-    ],
+    "environ", [{"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, {**IDENTITY, "OPENAI_API_KEY": "k"}]
 )
-def test_half_an_identity_or_two_are_an_error(environ: dict[str, str], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
+def test_half_an_identity_or_two_are_an_error(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="set both without the key, or none of them"):
         open_judge("openai:m", environ=environ)
 
 
