@@ -28,7 +28,7 @@ from ragtrace.budget import (
     require_price,
 )
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge import AdaptiveLimiter, Backoff, CacheSettings, limiter_of
+from ragtrace.judge import AdaptiveLimiter, Backoff, limiter_of
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator, EvaluatorSpec, JudgeAround, JudgeRole, MetricSpec, VerifySpec
@@ -68,7 +68,6 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
 
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
     """Return the settings of the judge."""
-    cache = config.cache
     return JudgeSpec(
         use=config.use,
         screen=config.screen_spec(),
@@ -80,7 +79,7 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         extra_body=config.extra_body,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
-        cache=CacheSettings(path=cache) if cache else None,
+        cache=config.cache,
     )
 
 

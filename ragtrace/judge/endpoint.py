@@ -141,8 +141,8 @@ class Access:
             )
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
             raise ConfigError(
-                "the environment's proxy cannot be used: set HTTP_PROXY or HTTPS_PROXY to an http:// proxy (for"
-                " socks5:// install `socksio`)"
+                "the environment's proxy cannot be used: set HTTP_PROXY or HTTPS_PROXY to an http:// proxy"
+                " (for socks5:// install `socksio`)"
             ) from None
         client = (sdk.AsyncOpenAI if is_openai else sdk.AsyncAnthropic)(
             base_url=self.url,
@@ -547,9 +547,9 @@ class Endpoint:
         for cause in tls:
             if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
                 told = (
-                    f"its certificate is not trusted ({cause.verify_message}): name the authority that signed"
-                    " it, a file in PEM form, as `judge.tls.ca` (--set judge.tls.ca=FILE), and the base URL as"
-                    " the certificate does"
+                    f"its certificate is not trusted ({cause.verify_message}): name the authority that"
+                    " signed it, a file in PEM form, as `judge.tls.ca` (--set judge.tls.ca=FILE), and the"
+                    " host as the certificate does"
                 )
                 return error(JudgeRefused, told)
         if tls:

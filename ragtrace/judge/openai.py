@@ -121,8 +121,8 @@ class Dialect:
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     """Parameter names of the output limit that were not refused; the first is used."""
     refused: frozenset[str] = frozenset()
-    """What is left out: of ``_PARAMETERS``; ``system``, a message of its own for instructions, which begin the
-    user's then; ``bounds``, lengths and ranges in a schema; ``json_object`` for free text."""
+    """What is left out: of ``_PARAMETERS``; ``system``, a message of its own for instructions, which then
+    begin the user's; ``bounds``, lengths and ranges in a schema; ``json_object`` for free text."""
     reasoning_room: int = 0
     """Tokens to add to the limit for models that reason before they answer."""
     likelihoods: tuple[Likelihoods, ...] = tuple(Likelihoods)

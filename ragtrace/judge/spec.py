@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.errors import ConfigError
 from ragtrace.http import Backoff, ClientTls
-from ragtrace.judge.cache import CacheFile, CacheSettings, cached
+from ragtrace.judge.cache import CacheFile, cached
 from ragtrace.judge.layers import Paced, Retrying, ScreenSpec, retried, screened
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
@@ -224,7 +224,8 @@ class JudgeSpec(JudgeSettings):
     api_key: str | None = field(default=None, repr=False)
     """The key itself, in place of an environment variable."""
     max_concurrency: int = 8
-    cache: CacheSettings | None = None
+    cache: Path | None = None
+    """The file with replies (content on disk). Judges that compute need none."""
     max_retries: int = 2
     """Retries after ``JudgeUnavailable`` only."""
 
@@ -289,8 +290,8 @@ class JudgeSpec(JudgeSettings):
         kind, limit = self.kind, self.max_concurrency
         if self.batches is not None and kind != "openai":
             raise ConfigError(
-                f"the judge {self.use!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
-                " endpoint that has its Batch API"
+                f"the judge {self.use!r} cannot be asked in batches: only `openai:MODEL` can, where there is"
+                " OpenAI's Batch API"
             )
         if kind in _WITHOUT_ENDPOINT and (self.headers or self.extra_body):
             raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")

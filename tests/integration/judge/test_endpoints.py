@@ -21,7 +21,7 @@ import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
-from ragtrace.judge import CacheSettings, open_embedder, open_judge
+from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 from tests.integration.collector.certificates import Authority
@@ -134,7 +134,7 @@ async def test_no_error_shows_the_login(strict: Strict) -> None:
 
 
 async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
-    cache = CacheSettings(path=tmp_path / "judge.db")
+    cache = tmp_path / "judge.db"
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
         await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
     assert [asked.body.get("effort") for asked in strict.asked] == [None, "low", "high"]

@@ -21,7 +21,7 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge
-from ragtrace.judge.openai import Likelihoods, LanguageModelJudge, OutputMode
+from ragtrace.judge.openai import LanguageModelJudge, Likelihoods, OutputMode
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline import evaluate

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.openai import Likelihoods, LanguageModelJudge, OutputMode
+from ragtrace.judge.openai import LanguageModelJudge, Likelihoods, OutputMode
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.small_model_server import running_small_model
 from tests.patience import PATIENCE_S

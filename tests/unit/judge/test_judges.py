@@ -24,7 +24,6 @@ from ragtrace.errors import (
 from ragtrace.judge import (
     AdaptiveLimiter,
     Backoff,
-    CacheSettings,
     JudgeSettings,
     Paced,
     Retrying,
@@ -174,7 +173,7 @@ def open_inner(_settings: JudgeSettings) -> ScriptedJudge:
 
 def around(judge: ScriptedJudge, tmp_path: Any, timeout_s: float = 60.0) -> Judge:
     INNER.append(judge)
-    cache = CacheSettings(path=tmp_path / "judge.db")
+    cache = tmp_path / "judge.db"
     return open_judge(f"{__name__}:open_inner", timeout_s=timeout_s, max_concurrency=2, cache=cache)
 
 
