@@ -99,7 +99,7 @@ async def _embed(url: str, timeout_s: float) -> object:
 def _batches(ask_api: Callable[[BatchApi], Awaitable[object]]) -> Client:
     async def ask(url: str, timeout_s: float) -> object:
         access = Access.to(url, {"authorization": f"Bearer {SECRET}"})
-        api = BatchApi.of(access, who="judge m", timeout_s=timeout_s)
+        api = BatchApi(access, who="judge m", timeout_s=timeout_s)
         try:
             return await ask_api(api)
         finally:
