@@ -12,7 +12,7 @@ from tests.docs.blocks import BLOCKS
 PUBLIC = {
     "ragtrace": (
         "Chunk ContentPolicy Evaluation RagRecord RagtraceError __version__ current evaluate evaluate_records"
-        " evaluate_records_async evaluate_sync feedback flush generation instrument rag retrieval statistics"
+        " evaluate_sync feedback flush generation instrument rag retrieval statistics"
         " uninstrument update"
     ),
     "ragtrace.backends": "MemorySink",
