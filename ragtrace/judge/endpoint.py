@@ -144,15 +144,16 @@ class Access:
                 "the environment's proxy cannot be used: set HTTP_PROXY or HTTPS_PROXY to an http:// proxy"
                 " (for socks5:// install `socksio`)"
             ) from None
-        client = (sdk.AsyncOpenAI if is_openai else sdk.AsyncAnthropic)(
-            base_url=self.url,
-            default_headers={_SDK_WRITES.get(name, name): value for name, value in headers.items()},
-            default_query=dict(parse_qsl(self.query, keep_blank_values=True)),
-            http_client=http,
-            max_retries=0,
-            timeout=timeout_s,
-            **{key: self.token or "none"},  # never sent: a header replaces it, or its omission
-        )
+        options: dict[str, Any] = {
+            "base_url": self.url,
+            "default_headers": {_SDK_WRITES.get(name, name): value for name, value in headers.items()},
+            "default_query": dict(parse_qsl(self.query, keep_blank_values=True)),
+            "http_client": http,
+            "max_retries": 0,
+            "timeout": timeout_s,
+            key: self.token or "none",  # never sent: a header replaces it, or its omission
+        }
+        client = sdk.AsyncOpenAI(**options) if is_openai else sdk.AsyncAnthropic(**options)
         return client, http
 
 
