@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         update,
     )
     from ragtrace.errors import RagtraceError
-    from ragtrace.frames import evaluate_records, evaluate_records_async, evaluate_sync
+    from ragtrace.frames import evaluate_records, evaluate_sync
     from ragtrace.model import Chunk, Evaluation, RagRecord
     from ragtrace.pipeline import evaluate
 
@@ -38,7 +38,6 @@ _HOME = {
     "RagtraceError": "ragtrace.errors",
     "evaluate": "ragtrace.pipeline",
     "evaluate_records": "ragtrace.frames",
-    "evaluate_records_async": "ragtrace.frames",
     "evaluate_sync": "ragtrace.frames",
     "feedback": "ragtrace.capture",
     "flush": "ragtrace.capture",
@@ -61,7 +60,6 @@ __all__ = [
     "current",
     "evaluate",
     "evaluate_records",
-    "evaluate_records_async",
     "evaluate_sync",
     "feedback",
     "flush",

@@ -37,7 +37,7 @@ from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable,
 from ragtrace.extras import install_command
 from ragtrace.http import ClientTls
 from ragtrace.judge import uncached, unwrapped
-from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge.openai import LanguageModelJudge
 from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.settings import VerifySettings
@@ -196,7 +196,7 @@ async def check_judge(judge: Judge, name: str) -> Check:
     if isinstance(outcome, MetricFailure):
         return _failed(name, outcome.error_type, outcome.message)
     inner = unwrapped(judge)
-    mode = inner.output_mode if isinstance(inner, OpenAICompatibleJudge) else None
+    mode = inner.output_mode if isinstance(inner, LanguageModelJudge) else None
     takes = f"; takes a schema as {mode}" if mode else ""
     if outcome.score != 1:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"

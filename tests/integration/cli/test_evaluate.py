@@ -12,6 +12,7 @@ import ssl
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -846,7 +847,7 @@ async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> N
             where="my.yaml",
             environ={},
         )
-        async with open_evaluator(config) as judging:
+        async with aclosing(open_evaluator(config)) as judging:
             assert judging.evaluator.second_judge is not None
             await judging.evaluator.second_judge.ask(request())
     assert "secret" not in other.last.head
