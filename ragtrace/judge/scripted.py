@@ -37,7 +37,6 @@ from ragtrace.judge_forms import (
     GivenCriterion,
     GivenGrade,
     GivenRelevance,
-    GivenTruths,
     GivenVerdict,
     NumberedText,
     QuestionsInput,
@@ -47,8 +46,6 @@ from ragtrace.judge_forms import (
     RelevanceReply,
     RetrievalInput,
     RetrievalReply,
-    TruthsInput,
-    TruthsReply,
     VerdictWord,
     VerifyInput,
     VerifyReply,
@@ -137,7 +134,7 @@ class Script(_Scripted):
     from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
     longer words, partly relevant with some, else irrelevant. An answer meets a criterion if it contains half
     of its longer words. The question generated from an answer is its
-    first sentence, and the truths of a chunk are its sentences.
+    first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
@@ -150,8 +147,6 @@ class Script(_Scripted):
     """Generated questions. Key: a text in the answer."""
     criteria: dict[str, bool | ScriptedCriterion] = {}
     """Whether answers meet a criterion. Key: its text, compared in the same way."""
-    truths: dict[str, list[str]] = {}
-    """The facts of a chunk. Key: a text in the chunk."""
     error: str | None = None
     """Raised on every request."""
     usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
@@ -248,8 +243,6 @@ class ScriptedJudge:
                 return RelevanceReply(
                     statements=[self._relevance(statement) for statement in given.statements]
                 )
-            case TruthsInput() as given:
-                return TruthsReply(chunks=[self._truths(chunk) for chunk in given.chunks])
             case CriteriaInput() as given:
                 return CriteriaReply(criteria=[self._criterion(each, given) for each in given.criteria])
             case QuestionsInput() as given:
@@ -313,12 +306,6 @@ class ScriptedJudge:
             scripted = ScriptedCriterion(met=scripted)
         _raise(scripted.error)
         return GivenCriterion(id=criterion.number, **scripted.model_dump(exclude={"error"}))
-
-    def _truths(self, chunk: NumberedText) -> GivenTruths:
-        truths = _found(self._script.truths, chunk.text)
-        if truths is None:
-            truths = [sentence.text for sentence in split_sentences(chunk.text)][:200]
-        return GivenTruths(id=chunk.number, truths=truths)
 
     def _questions(self, given: QuestionsInput) -> QuestionsReply:
         questions = _found(self._script.questions, given.answer)

@@ -24,7 +24,16 @@ from ragtrace.judge_steps import ClaimExtraction, Prompt, PromptName, StepName
 from ragtrace.metrics._evidence import NumberedContext
 from ragtrace.metrics.fence import Section
 from ragtrace.metrics.settings import Prompts, StepLimits, VerifySettings
-from ragtrace.model import DecidedBy, JudgeIdentity, RagRecord, StepRun, Usage
+from ragtrace.model import (
+    Claim,
+    DecidedBy,
+    JudgeIdentity,
+    RagRecord,
+    StepRun,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
 from ragtrace.ports import Clock, Embedder, Judge, JudgeReply, JudgeRequest
 from ragtrace.sentences import Sentence
 
@@ -302,6 +311,16 @@ class ItemReplies(PartialAnswers[NumberedText], Generic[T]):
     def missing(self, items: Sequence[NumberedText]) -> list[NumberedText]:
         """Return the items without any answer."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
+
+    def unjudged(self, claim: Claim) -> Verdict:
+        """Return the verdict on a claim that was given up."""
+        number = claim.index + 1
+        return Verdict(
+            claim=claim,
+            label=VerdictLabel.UNJUDGED,
+            reason=self.given_up[number],
+            omitted=number in self.omitted,
+        )
 
     def without_missing(self, items: Sequence[NumberedText]) -> ItemReplies[T]:
         """Return these answers.

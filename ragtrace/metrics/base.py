@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Final, TypedDict
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
@@ -50,6 +50,15 @@ class MetricFinding:
             return sum(part.omitted for part in self.parts.values())
         sentences = self.intermediate.sentences if self.intermediate else ()
         return sum(v.omitted for v in (*self.verdicts, *(sentences or self.chunk_verdicts)))
+
+
+class MetricOptions(TypedDict, total=False):
+    """The options of every built-in metric."""
+
+    threshold: float | None
+    pass_when: str | None
+    judge_truncated: bool
+    prompts: Mapping[str, PromptSource] | None
 
 
 class BuiltInMetric(ABC):

@@ -21,8 +21,6 @@ from ragtrace.judge_steps import (
     Regeneration,
     SentenceGrading,
     Statement,
-    TruthSettings,
-    TruthVerification,
     Verification,
     VerifyForm,
 )
@@ -43,7 +41,7 @@ from ragtrace.metrics.steps import (
     grade_sentences,
     prompts_of,
 )
-from ragtrace.metrics.verify import RECALL, TRUTHS, VERIFY, reference_claims, verify_by_truths, verify_claims
+from ragtrace.metrics.verify import RECALL, VERIFY, reference_claims, verify_claims
 from ragtrace.model import (
     Chunk,
     Claim,
@@ -186,12 +184,6 @@ class StepSession:
     async def verify(self) -> Verification:
         """Return a verdict on each claim of the answer."""
         return await self._result(VERIFY)
-
-    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
-        """Return a verdict on each claim of the answer from the truths of the chunks alone."""
-        self.asked.add(self._key(EXTRACT))
-        key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
-        return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
 
     async def verify_in(self, claims: Sequence[Claim], texts: Sequence[Chunk]) -> Verification:
         """Return a verdict on each claim from these texts alone, which may be others than the chunks."""

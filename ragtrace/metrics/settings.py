@@ -82,8 +82,6 @@ class Prompts:
     retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v2.md"))
     """Replaces ``chunks`` and ``recall`` if both are combined in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
-
-    truths: Prompt = field(default_factory=partial(built_in_prompt, "truths.v1.md"))
     criteria: Prompt = field(default_factory=partial(built_in_prompt, "criteria.v1.md"))
 
     @classmethod

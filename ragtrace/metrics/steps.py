@@ -88,7 +88,7 @@ from ragtrace.metrics.asking import (
     together,
 )
 from ragtrace.metrics.fence import Section, fenced
-from ragtrace.metrics.verify import RECALL, TRUTHS, VERIFY, verify_reference
+from ragtrace.metrics.verify import RECALL, VERIFY, verify_reference
 from ragtrace.model import (
     OF_CRITERION,
     Chunk,
@@ -310,17 +310,8 @@ async def grade_statements(material: Material) -> tuple[Verdict, ...]:
     return tuple(
         Verdict(claim=statement.claim, label=_RELEVANCES[found.relevance])
         if (found := replies.found.get(item.number))
-        else _unjudged(statement.claim, item.number, replies)
+        else replies.unjudged(statement.claim)
         for statement, item in zip(statements, numbered, strict=True)
-    )
-
-
-def _unjudged(claim: Claim, number: int, replies: ItemReplies[Any]) -> Verdict:
-    return Verdict(
-        claim=claim,
-        label=VerdictLabel.UNJUDGED,
-        reason=replies.given_up[number],
-        omitted=number in replies.omitted,
     )
 
 
@@ -664,7 +655,7 @@ def _criterion_verdict(
     claim = Claim(index=item.number - 1, text=item.text, kind=OF_CRITERION)
     found = replies.found.get(item.number)
     if found is None:
-        return _unjudged(claim, item.number, replies)
+        return replies.unjudged(claim)
     quote = answer.find(found.quote)
     return Verdict(
         claim=claim,
@@ -676,7 +667,7 @@ def _criterion_verdict(
 
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {
-    step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS, CRITERIA)
+    step.name: step for step in (EXTRACT, RELEVANCE, VERIFY, CHUNKS, RECALL, QUESTIONS, CRITERIA)
 }
 
 
