@@ -88,7 +88,6 @@ from ragtrace.quality.wording import (
     unjudged_claims,
 )
 from ragtrace.reviews import ReviewFile, random_prefix
-from ragtrace.stats import CountedShare, JudgeErrors
 from ragtrace.transcripts import Transcripts
 
 if TYPE_CHECKING:
@@ -269,13 +268,7 @@ def _measured(path: Path) -> MeasuredJudge:
             f"the calibration {str(path)!r} does not say how often whole answers are judged right: an earlier"
             " version wrote it, or it moves a threshold; measure again with `ragtrace calibrate --save`"
         )
-    return MeasuredJudge(
-        name=f"{calibration.provider}:{calibration.model}",
-        errors=JudgeErrors(
-            sensitivity=CountedShare(hits=errors.sensitivity.right, of=errors.sensitivity.of),
-            specificity=CountedShare(hits=errors.specificity.right, of=errors.specificity.of),
-        ),
-    )
+    return MeasuredJudge(name=f"{calibration.provider}:{calibration.model}", errors=errors)
 
 
 async def _report(

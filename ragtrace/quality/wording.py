@@ -161,7 +161,7 @@ def _rate(value: float, low: float, high: float) -> str:
 
 
 def _right(share: CountedShare) -> str:
-    return f"{share.hits:,} of {share.of:,}"
+    return f"{share.right:,} of {share.of:,}"
 
 
 VERSION: Final = 1
@@ -182,8 +182,8 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "calibration": report.measured
         and {
             "judge": report.measured.name,
-            "sensitivity": _told(report.measured.errors.sensitivity, "of", right="hits"),
-            "specificity": _told(report.measured.errors.specificity, "of", right="hits"),
+            "sensitivity": _told(report.measured.errors.sensitivity, "right", "of"),
+            "specificity": _told(report.measured.errors.specificity, "right", "of"),
             "is_chance": report.measured.errors.is_chance,
         },
         "reviewed": report.reviewed
