@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
+from ragtrace.quality.report import NONE, group_of
 from ragtrace.stats import (
     Difference,
     Pair,
@@ -36,12 +36,7 @@ from ragtrace.traces.carrier_outcomes import keyed
 if TYPE_CHECKING:
     from ragtrace.answers.index import AnswerIndex
 
-DIMENSIONS: Final = ("prompt_version", "model", "service", "release", "day", "week")
-"""What tells versions of a system apart, or when they answered, in UTC."""
-NONE: Final = "(none)"
-_MOST_NAMED: Final = 3
 _MOST_GROUPS: Final = 50
-_MOST_ALONE: Final = 2_000
 
 ClaimLabels = Mapping[str, VerdictLabel]
 """The verdicts on the claims of an answer, by their text."""
@@ -249,7 +244,7 @@ class _Pairing:
 def compare(first: ComparedSide, second: ComparedSide, *, by: str | None = None) -> VersionComparison:
     """Compare two versions: by pairs if at least half of the smaller side has a partner.
 
-    ``by`` is one of `DIMENSIONS`: also within each group, told by A's answer of a pair.
+    With ``by`` also within each group (`group_of`), told by A's answer of a pair.
     """
     sides = (_newest(first.answers), _newest(second.answers))
     pairing = _paired(*sides)
@@ -299,17 +294,6 @@ def _newest(answers: Sequence[ComparedAnswer]) -> list[ComparedAnswer]:
         if known is None or known.summary.judged_ns <= answer.summary.judged_ns:
             found[answer.summary.key] = answer
     return list(found.values())
-
-
-def group_of(answer: AnswerSummary, by: str) -> str:
-    """Return the group of an answer by one of `DIMENSIONS`: a week is ``2026-W47`` (ISO 8601)."""
-    match by:
-        case "day" | "week":
-            moment = datetime.fromtimestamp(answer.time_ns / 1e9, UTC)
-            return f"{moment:{'%Y-%m-%d' if by == 'day' else '%G-W%V'}}" if answer.time_ns else NONE
-        case "release":
-            return answer.service_version or NONE
-    return str(getattr(answer, by)) or NONE
 
 
 def _groups(answer: ComparedAnswer, by: str | None) -> tuple[str, ...]:
@@ -505,34 +489,6 @@ def _unpaired(
         yield f"{pairing.other_question:,} answers have the same id, but another question: they are no pairs"
     if cut := sum(each.text.endswith("…") and not each.question for side in pairing.only for each in side):
         yield f"{cut:,} questions are too long for the index to be paired by"
-    near = near_questions(*pairing.only)
-    if near:
-        named = "; ".join(f"“{one[:60]}” and “{other[:60]}”" for one, other in near[:_MOST_NAMED])
-        yield f"{len(near):,} questions of A are nearly those of B, and not paired: {named}"
-
-
-def near_questions(
-    first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer]
-) -> list[tuple[str, str]]:
-    """Return questions that share four fifths of their words, of the first ones without a partner."""
-    words = [{*_WORD.findall(each.question)} for each in second[:_MOST_ALONE]]
-    places: dict[str, list[int]] = defaultdict(list)
-    for at, found in enumerate(words):
-        for word in found:
-            places[word].append(at)
-    near = []
-    for answer in first[:_MOST_ALONE]:
-        own = {*_WORD.findall(answer.question)}
-        rarest = sorted(own & places.keys(), key=lambda word: len(places[word]))[:_RAREST]
-        others = {at for word in rarest for at in places[word][:_MOST_GROUPS]}
-        best = max(others, key=lambda at: len(own & words[at]) / len(own | words[at]), default=None)
-        if best is not None and 5 * len(own & words[best]) >= 4 * len(own | words[best]):
-            near.append((answer.text, second[best].text))
-    return near
-
-
-_WORD: Final = re.compile(r"\w+")
-_RAREST: Final = 4
 
 
 def _per_metric(
