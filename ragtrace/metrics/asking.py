@@ -152,12 +152,6 @@ def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Split the items into two halves."""
-    middle = len(items) // 2
-    return items[:middle], items[middle:]
-
-
 def output_tokens(texts: Collection[str]) -> int:
     """Return the number of output tokens that a reply about these texts needs.
 
@@ -233,7 +227,8 @@ async def _in_halves_if_cut(
             raise
     parts: list[AnswersT] = []
     errors: list[JudgeCutOff] = []
-    for half in halves(items):
+    middle = len(items) // 2
+    for half in (items[:middle], items[middle:]):
         try:
             parts.append(await _in_halves_if_cut(half, answered, ask, cut_off, again=again))
         except JudgeCutOff as exc:

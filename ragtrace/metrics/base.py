@@ -91,7 +91,7 @@ class BuiltInMetric(ABC):
         self._rule = self._chosen_rule(threshold, pass_when)
         self.judge_truncated = judge_truncated
         """Judge records with truncated texts instead of skipping them."""
-        self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
+        self.prompts = read_prompts(prompts or {}, known=prompts_of(*self.uses))
         """The user's prompts, by the name of the prompt they replace."""
 
     @property

@@ -70,15 +70,9 @@ class JudgedRow(NamedTuple):
     probability: float | None
     cluster: str
 
-    @property
-    def as_score(self) -> Weighed:
-        """The score, weighed."""
-        return Weighed(self.score, self.probability, self.cluster)
-
-    @property
-    def as_pass(self) -> Weighed:
-        """1 if it passes and 0 if not, weighed."""
-        return Weighed(float(self.passes), self.probability, self.cluster)
+    def weighed(self, *, passes: bool = False) -> Weighed:
+        """Return the score, weighed; or 1 if it passes and 0 if not."""
+        return Weighed(float(self.passes) if passes else self.score, self.probability, self.cluster)
 
 
 _MetricRow: TypeAlias = tuple[MetricSummary, JudgedRow | None]
@@ -266,9 +260,8 @@ class AnswerCollector:
                 sample.better[answer.key] = row
 
     def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
-        cluster = _cluster(answer.key)
         return [
-            (metric, _row(metric, answer.probability, cluster))
+            (metric, judged_row(answer, metric))
             for metric in answer.metrics
             if not self._metrics or metric.name in self._metrics
         ]
@@ -331,10 +324,11 @@ def _of_suspicion(
     return CheapRow(suspicion if lower_is_better else trust, trust, probability, cluster)
 
 
-def _row(metric: MetricSummary, probability: float | None, cluster: str) -> JudgedRow | None:
+def judged_row(answer: AnswerSummary, metric: MetricSummary) -> JudgedRow | None:
+    """Return the score of a metric; ``None`` if it has none."""
     if metric.score is None or metric.label not in (Label.PASS, Label.FAIL):
         return None
-    return JudgedRow(metric.score, metric.label is Label.PASS, probability, cluster)
+    return JudgedRow(metric.score, metric.label is Label.PASS, answer.probability, _cluster(answer.key))
 
 
 def _add(sample: MetricSample, metric: MetricSummary, row: JudgedRow | None) -> None:
@@ -389,9 +383,9 @@ class MetricFigures:
         """All results of the metric: judged, failed and skipped."""
         self.judged, self.failed, self.skipped = len(sample.rows), sample.failed, sample.skipped
         """``judged`` are those with a score."""
-        self.mean = weighted_mean(row.as_score for row in sample.rows)
+        self.mean = weighted_mean(row.weighed() for row in sample.rows)
         """``None`` without a score whose sampling probability is known."""
-        self.passing = weighted_mean(row.as_pass for row in sample.rows)
+        self.passing = weighted_mean(row.weighed(passes=True) for row in sample.rows)
         """The share that passes."""
         self.median: WeightedQuantile | None = None
         """``None`` with fewer than 30 scores."""
@@ -399,7 +393,7 @@ class MetricFigures:
         """The 10 % quantile; the 90 % one if lower is better."""
         if self.passing and self.passing.records >= LEAST_FOR_QUANTILES:
             shares = (0.5, 0.9 if sample.lower_is_better else 0.1)
-            scores = (row.as_score for row in sample.rows)
+            scores = (row.weighed() for row in sample.rows)
             self.median, self.worst_tenth = weighted_quantiles(scores, shares)
         self.population = sum(1 / row.probability for row in sample.rows if row.probability)
         """How many answers the judged ones stand for: the sum of one over the sampling probability."""
