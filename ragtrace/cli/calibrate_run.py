@@ -16,7 +16,6 @@ import click
 
 from ragtrace import process
 from ragtrace.budget import load_prices
-from ragtrace.calibration.agreement import IntervalEstimate
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
 from ragtrace.calibration.page import (
     basis,
@@ -50,6 +49,7 @@ from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
+from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
@@ -348,17 +348,12 @@ def _lines(candidate: CandidateResult, *, of_criteria: bool) -> Iterator[str]:
             yield f"      of {counted(of, 'answer')} that pass, {missed}"
     if candidate.calibration_error is not None:
         yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
-        half = next((point for point in candidate.risk_coverage if point[0] >= 0.5), None)
-        surest = half and f"the surest {half[0]:.0%} of the claims: {half[1]:.1%} are wrong"
-        yield f"    {surest or ''}"
         if candidate.risk_coverage_area is not None:
             yield f"    area under risk by coverage (AURC) {interval(candidate.risk_coverage_area)}"
         if candidate.risk_limits:
             yield f"    can decide {risk_limits(candidate)}"
     if candidate.end_to_end is not None:
         yield f"    end to end, the claims worded by {one_line(candidate.name)}"
-        if candidate.end_to_end_claims is not None:
-            yield from _level("claim", candidate.end_to_end_claims)
         yield from _level("answer", candidate.end_to_end)
     usage = candidate.usage
     effort = f"{counted(usage.calls, 'call')}, {counted(usage.input_tokens + usage.output_tokens, 'token')}"

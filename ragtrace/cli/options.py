@@ -266,7 +266,7 @@ class Moment:
 
 OWN_PROFILE: Final = "ragtrace"
 TOOLS: Final = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""Other tools whose rules and prompts there are: `ragtrace.compat.tool.PROFILES`."""
+"""Other tools whose rules and prompts there are: `ragtrace.scoring.PROFILES`."""
 REPORT_SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 """As `ragtrace.reports.SUFFIXES`."""
 

@@ -40,7 +40,6 @@ from ragtrace.quality import (
     MeasuredJudge,
     MetricFigures,
     QualityReport,
-    ReportDimension,
     ReportRequest,
     ReviewedPairs,
     quality_report,
@@ -60,7 +59,6 @@ from ragtrace.quality.compared import (
     title,
 )
 from ragtrace.quality.comparing import (
-    NONE,
     ComparedAnswer,
     ComparedSide,
     MetricComparison,
@@ -68,10 +66,9 @@ from ragtrace.quality.comparing import (
     changed_claims,
     claims_of,
     compare,
-    group_of,
     newest_answers,
 )
-from ragtrace.quality.report import is_judge
+from ragtrace.quality.report import NONE, group_of, is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -88,7 +85,6 @@ from ragtrace.quality.wording import (
     unjudged_claims,
 )
 from ragtrace.reviews import ReviewFile, random_prefix
-from ragtrace.stats import CountedShare, JudgeErrors
 from ragtrace.transcripts import Transcripts
 
 if TYPE_CHECKING:
@@ -253,7 +249,7 @@ def run_report(place: RangeOptions, figures: FigureOptions, output: ReportOutput
 
 def _request(figures: FigureOptions) -> ReportRequest:
     return ReportRequest(
-        by=ReportDimension(figures.by) if figures.by else None,
+        by=figures.by,
         metrics=figures.metrics,
         judge=figures.judge,
         cheap=figures.cheap,
@@ -269,13 +265,7 @@ def _measured(path: Path) -> MeasuredJudge:
             f"the calibration {str(path)!r} does not say how often whole answers are judged right: an earlier"
             " version wrote it, or it moves a threshold; measure again with `ragtrace calibrate --save`"
         )
-    return MeasuredJudge(
-        name=f"{calibration.provider}:{calibration.model}",
-        errors=JudgeErrors(
-            sensitivity=CountedShare(hits=errors.sensitivity.right, of=errors.sensitivity.of),
-            specificity=CountedShare(hits=errors.specificity.right, of=errors.specificity.of),
-        ),
-    )
+    return MeasuredJudge(name=f"{calibration.provider}:{calibration.model}", errors=errors)
 
 
 async def _report(
@@ -289,7 +279,7 @@ async def _report(
         if place.screened is not None and request.cheap is None:
             screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
             found.add_screened(one for one in screened if options.service in (None, one.service))
-        if request.by is ReportDimension.SOURCE:
+        if request.by == "source":
             notices.append(await _collect_sources(place, scope, found))
         if ahead := await _ahead(place.index, options, times):
             notices.append(

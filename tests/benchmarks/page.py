@@ -25,7 +25,6 @@ TITLES: Final = {
     "traffic": "Memory and disk",
     "backfill": "Back-fill",
     "answer_index": "The page's queries",
-    "judge_cost": "Other tools' judging",
 }
 _HEAD: Final = """\
 | ratio | to | last run | half of its rounds | band | runs |

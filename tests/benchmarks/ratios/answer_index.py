@@ -22,7 +22,6 @@ from ragtrace.answers.sums import fold
 from ragtrace.model import Label, VerdictCounts
 from ragtrace.sql import SqliteDb
 from ragtrace_collector.ui.overview import read_overview
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement
 
 HOUR_NS: Final = 3_600_000_000_000
@@ -39,7 +38,7 @@ ROWS: Final = 200_000
 LOOKS: Final = 5
 
 
-def measure(_: Peers) -> list[Measurement]:
+def measure() -> list[Measurement]:
     """Measure every kind of overview; keep the slowest. A list ends by the clock, so it has no ratio."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.db"

@@ -107,13 +107,10 @@ def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callab
         return {**found, "id": f"{version}-{number}", "question": case(f"is “Shop {number}” open{mark}")}
 
     rows = [row(number, version) for number in range(5) for version in ("v1", "v2")]
-    rows.append({**rows[-1], "id": "near", "question": "is shop 4 really open today or not"})
-    rows.append({**rows[0], "id": "other", "question": "is shop 4 really open today or not, Sir"})
     both = judge("both", iter(rows))
     found = as_json("v1", "v2", "--by", "prompt_version", "--from", both)
     assert found["pairs"] == {"by_id": 0, "by_question": 5, "same_texts": 0}
     assert found["metrics"][0]["to_pass"] == 5
-    assert any("1 questions of A are nearly those of B" in notice for notice in found["notices"])
     missing = run("compare", "v1", "v9", "--by", "prompt_version", "--from", str(both))
     assert missing.exit_code == 2
     assert "no answer with the prompt version 'v9'; it has v1, v2" in " ".join(missing.stderr.split())

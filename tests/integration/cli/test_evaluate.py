@@ -19,7 +19,7 @@ import pytest
 
 from ragtrace.cli import INTERRUPTED
 from ragtrace.cli.backfill_run import OVER_BUDGET
-from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import CardSet, IntervalEstimate, JudgeCard
 from ragtrace.traces.otlp import decode_json, encode_json
 from ragtrace_collector.config import parse_config
 from ragtrace_collector.judge import open_evaluator
@@ -653,8 +653,8 @@ WRONG_DAYS = "Refunds take 30 days."
 ROW_CARD = {"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": "Refunds take 14 days."}
 
 
-def a_card(path: Path, *, auc: float, **figures: CardFigure) -> str:
-    known = {"auc": CardFigure(value=auc), "floor_auc": CardFigure(value=0.7), **figures}
+def a_card(path: Path, *, auc: float, **figures: IntervalEstimate) -> str:
+    known = {"auc": IntervalEstimate(value=auc), "floor_auc": IntervalEstimate(value=0.7), **figures}
     measured = CardSet(name="mine.jsonl", digest="ab" * 8, **known)
     JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(path)
     return str(path)
@@ -685,7 +685,7 @@ def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
 
 def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(tmp_path: Path) -> None:
     cases, script = write(tmp_path / "c.jsonl", {**ROW_CARD, "answer": WRONG_DAYS}), tmp_path / "script.json"
-    card = a_card(tmp_path / "card.json", auc=0.9, contradicted_precision=CardFigure(value=0.4))
+    card = a_card(tmp_path / "card.json", auc=0.9, contradicted_precision=IntervalEstimate(value=0.4))
     said = {"label": "contradicted", "chunks": [1], "quote": "Refunds take 14 days.", "reason": "14, not 30"}
     script.write_text(json.dumps({"claims": {WRONG_DAYS: said}}))
     judged = ("evaluate", cases, "--judge", f"scripted:{script}", "--json")

@@ -13,7 +13,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import CardSet, IntervalEstimate, JudgeCard
 from ragtrace.model import BlameClass
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
@@ -249,9 +249,9 @@ def a_card(
     measured = CardSet(
         name="mine.jsonl",
         digest="ab" * 8,
-        auc=CardFigure(value=auc),
-        floor_auc=CardFigure(value=0.7),
-        contradicted_precision=CardFigure(value=contradicted),
+        auc=IntervalEstimate(value=auc),
+        floor_auc=IntervalEstimate(value=0.7),
+        contradicted_precision=IntervalEstimate(value=contradicted),
     )
     provider, model = judge.split(":")
     JudgeCard(provider=provider, model=model, date="2026-11-25", sets=[measured]).write(path)
