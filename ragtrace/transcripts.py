@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS evaluation (
     record BLOB NOT NULL, body BLOB NOT NULL,
     UNIQUE (record_id, evaluator_set, evaluator_version));
 """
-_FORM: Final = SqliteForm(application_id=0x72616773, steps=(_SCHEMA,))  # "rags"
+_FORM: Final = SqliteForm(application_id=0x72616773, schema=_SCHEMA)  # "rags"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,10 +33,12 @@ _TEXT_NAMES = ("text", "content", "page_content")
 _STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
 _STORED_NAMES = ("payload", "properties", "entity", "_source", "document", "metadata")
 """Fields in which vector stores keep an application's data of a vector."""
+_OWN_NAMES = ("payload", "properties")
+"""Those with names of the application's own: without a known one, the longest string is the text."""
 _ID_NAMES = ("id", "chunk_id", "node_id", "id_", "document_id", "doc_id", "uuid", "_id")
 _METADATA_ID_NAMES = ("id", "chunk_id")
 _METADATA_NAMES = ("metadata", "meta", "payload", "properties")
-_SCORE_NAMES = ("score", "_score", "relevance_score")
+_SCORE_NAMES = ("score", "_score", "relevance_score", "certainty")
 _LIST_NAMES = (
     *("documents", "docs", "source_documents", "source_nodes", "nodes", "points", "objects", "matches"),
     *("hits", "chunks", "contexts", "context", "results", "items", "data"),
@@ -163,7 +165,7 @@ def _from_object(item: object) -> FoundDocument:
 
 
 def _measured(found: FoundDocument, *places: object) -> FoundDocument:
-    for key, names in (("score", _SCORE_NAMES), ("distance", ("distance",))):
+    for key, names in (("distance", ("distance",)), ("score", _SCORE_NAMES)):
         for place in places:
             if (number := _number(first_field(place, names))) is not None:
                 return found._replace(score=number, score_key=key)
@@ -185,17 +187,27 @@ def _from_sequence(item: Sequence[object]) -> FoundDocument:
 
 
 def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
-    """Return the text of a document, or the data stored with its vector, and the metadata without it."""
+    """Return the text of a document, or of the data stored with its vector, and the metadata without it."""
     text = first_field(item, _TEXT_NAMES)
     if text is None:
-        stored = (first_field(field(item, name), _STORED_TEXT_NAMES) for name in _STORED_NAMES)
-        text = next((found for found in stored if found is not None), None)
+        text = next(
+            (found for name in _STORED_NAMES if (found := _stored_text(item, name)) is not None), None
+        )
         if text is not None and isinstance(metadata, Mapping):
             rest = islice(metadata.items(), MAX_VALUES)
             metadata = {key: value for key, value in rest if value is not text}
     if text is not None and not isinstance(text, str | bytes):
         text = answer_in({"content": text})  # text blocks, as in messages
     return text, metadata
+
+
+def _stored_text(item: object, name: str) -> object:
+    stored = field(item, name)
+    text = first_field(stored, _STORED_TEXT_NAMES)
+    if text is not None or name not in _OWN_NAMES or not isinstance(stored, Mapping):
+        return text
+    texts = (value for value in islice(stored.values(), MAX_VALUES) if isinstance(value, str))
+    return max(texts, key=len, default=None)
 
 
 def _found(identity: object, text: object, score: object, metadata: object, item: object) -> FoundDocument:

@@ -210,7 +210,10 @@ def test_a_text_that_only_looks_like_a_value_stays_a_text(text: str, tmp_path: P
 @pytest.mark.parametrize(
     ("contexts", "said"),
     [
-        ("['SECRET' 'a' ... 'y' 'z']", "row 1: field `contexts`: cannot be read, or leaves items out (`...`)"),
+        (
+            "['SECRET' 'a' ... 'y' 'z']",
+            "row 1: field `contexts`: cannot be read, or leaves items out (`...`)",
+        ),
         ("['SECRET', 'b", "row 1: field `contexts`: cannot be read"),
         ("[Document(page_content='SECRET', metadata={'a': ])]", "cannot be read"),
         ("['SECRET', __import__('os').system('touch HERE')]", "cannot be read"),
