@@ -566,13 +566,14 @@ def _own_global_provider() -> tuple[TracerProvider, ...]:
 
 def _new_provider(settings: Settings) -> TracerProvider:
     """Make a provider. The SDK reads the sampler, the resource and other defaults from ``OTEL_*``."""
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture.pipeline import new_resource, span_limits
+    from ragtrace.capture.pipeline import span_limits
 
     given = {semconv.SERVICE_NAME: settings.service_name} if settings.service_name else {}
     provider = TracerProvider(
-        resource=new_resource(given), span_limits=span_limits(os.environ), shutdown_on_exit=False
+        resource=Resource.create(given), span_limits=span_limits(os.environ), shutdown_on_exit=False
     )
     _own[provider] = True
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):

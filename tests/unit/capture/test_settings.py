@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 
-from ragtrace.capture import pipeline
 from ragtrace.capture.instrumentation import resolve
 
 
@@ -76,13 +74,3 @@ def test_libraries_are_chosen_by_code_else_by_the_environment() -> None:
     for code, only in (({}, {"openai", "qdrant"}), ({"only": "openai"}, {"openai"}), ({"only": []}, set())):
         settings = resolve(env, **code)
         assert (settings.only, settings.exclude) == (only, {"qdrant"}), code
-
-
-def test_it_is_the_sdk_s_resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=search")
-    given = {"service.name": "shop"}
-    resource, sdk_s = pipeline.new_resource(given), Resource.create(given)
-    assert resource.attributes["team"] == "search"
-    assert resource == sdk_s
-    assert hash(resource) == hash(sdk_s)
-    assert {sdk_s: 1}[resource] == 1
