@@ -7,7 +7,6 @@ stays a distance, not a score. Messages get the parts form of the OpenTelemetry 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from numbers import Number
@@ -21,6 +20,7 @@ from ragtrace.capture.values import (
     compact_json,
     cut,
     field,
+    finite,
     first_field,
     json_string,
     name,
@@ -81,7 +81,7 @@ def read_document(item: object) -> FoundDocument:
         return _from_mapping(item)
     if isinstance(item, Chunk):
         key = "distance" if item.score_kind == "distance" else "score"
-        return FoundDocument(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
+        return FoundDocument(item.id, item.text, finite(item.score), item.metadata, item.truncated, key)
     if isinstance(item, str | bytes):
         return FoundDocument(text=item)
     if isinstance(item, Mapping):
@@ -167,7 +167,7 @@ def _from_object(item: object) -> FoundDocument:
 def _measured(found: FoundDocument, *places: object) -> FoundDocument:
     for key, names in (("distance", ("distance",)), ("score", _SCORE_NAMES)):
         for place in places:
-            if (number := _number(first_field(place, names))) is not None:
+            if (number := finite(first_field(place, names))) is not None:
                 return found._replace(score=number, score_key=key)
     return found
 
@@ -175,7 +175,7 @@ def _measured(found: FoundDocument, *places: object) -> FoundDocument:
 def _from_sequence(item: Sequence[object]) -> FoundDocument:
     """Read a pair of a document and its score, or a table row: its longest text and its id."""
     if len(item) == _PAIR and not isinstance(item[1], str | bytes):
-        return (read_document(item[0]) or FoundDocument())._replace(score=_number(item[1]))
+        return (read_document(item[0]) or FoundDocument())._replace(score=finite(item[1]))
     columns = list(islice(item, MAX_COLUMNS))
     texts = [value for value in columns if isinstance(value, str)]
     if not texts:
@@ -216,19 +216,7 @@ def _found(identity: object, text: object, score: object, metadata: object, item
     known = metadata if metadata is not None and isinstance(metadata, Mapping) else None
     if identity is None and known is not None:
         identity = first_field(known, _METADATA_ID_NAMES)
-    return FoundDocument(identity, text, _number(score), known)
-
-
-def _number(value: object) -> float | None:
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bytes | bool) or callable(value):
-        return None  # a mock converts to any number
-    try:
-        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers convert
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+    return FoundDocument(identity, text, finite(score), known)
 
 
 MAX_CHUNKS = 5_000

@@ -19,8 +19,7 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, stopped, unread
-from ragtrace.capture.calls import feedback_counts
+from ragtrace.capture._guard import Recorder, activate, be_quiet, counts, guarded, hint, log
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact, possible
 
 if TYPE_CHECKING:
@@ -404,12 +403,8 @@ class CaptureStatistics:
 def statistics() -> CaptureStatistics:
     """Return the counts of recorded and lost spans."""
     installed = _installed
-    recorded, refused = feedback_counts()
     return CaptureStatistics(
-        errors_stopped=stopped(),
-        values_unread=unread(),
-        feedback_recorded=recorded,
-        feedback_refused=refused,
+        **counts,
         **({} if installed is None or installed.pipeline is None else installed.pipeline.counts()),
     )
 
@@ -520,23 +515,8 @@ def _switch_off(timeout_s: float) -> bool:
         installed.restore_threads()
     for export_switch in installed.export_switches:
         export_switch.pipeline = export_switch.watch = None
-    _report(installed)
-    return installed.pipeline is None or installed.pipeline.close(timeout_s)
-
-
-def _report(installed: _Installed) -> None:
-    """Print a hint if something kept the spans from being judged."""
     installed.watch.report()
-    if installed.pipeline is not None or not installed.watch.seen:
-        return
-    joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK has no public access
-    processors = getattr(joined, "_span_processors", None)
-    if processors is not None and all(processor in installed.export_switches for processor in processors):
-        hint(
-            "nowhere",
-            "spans ended in the application's own tracer provider, which has no exporter: give it one, or "
-            "name an endpoint with `ragtrace.instrument(endpoint=…)`",
-        )
+    return installed.pipeline is None or installed.pipeline.close(timeout_s)
 
 
 @guarded

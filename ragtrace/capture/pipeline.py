@@ -119,11 +119,6 @@ class RagCallWatch:
         if self._seen == MANY:
             self.report()
 
-    @property
-    def seen(self) -> int:
-        """Number of ended spans, up to the first that is part of a RAG call."""
-        return self._seen
-
     def report(self) -> None:
         """Print a hint if spans ended and none is part of a RAG call."""
         if self._found or not self._seen:

@@ -163,6 +163,17 @@ def whole_number(value: object, what: str) -> int | None:
     return number
 
 
+def finite(value: object) -> float | None:
+    """Return a finite number of any class, or ``None``."""
+    if value is None or isinstance(value, str | bytes | bool) or callable(value):
+        return None  # a mock converts to any number
+    try:
+        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers convert
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
 def hook(value: object, what: str) -> Callable[..., Any] | None:
     """Return a callable of the application."""
     if callable(value):

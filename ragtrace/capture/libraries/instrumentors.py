@@ -24,7 +24,7 @@ from opentelemetry.trace import TracerProvider
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded, hint, log
 from ragtrace.capture._recording import Recording
-from ragtrace.capture._wrapping import Argument, Arguments, traced
+from ragtrace.capture._wrapping import Arguments, traced
 from ragtrace.capture.calls import ChunksOf, RetrievalCall, retrieval
 from ragtrace.capture.instrumentation import note
 from ragtrace.capture.tracers import follow_agents, follow_runs, in_retriever, leave_runs
@@ -588,7 +588,9 @@ def _retrieval(query: object, source: object, top_k: object, chunks: ChunksOf | 
 
 
 def _argument(given: Arguments, name: str, position: int | None = None) -> Any:
-    return Argument(name, position).value(given)
+    if position is not None and name not in given.kwargs and position < len(given.args):
+        return given.args[position]
+    return given.kwargs.get(name)
 
 
 def _chroma_query(collection: Any, given: Arguments) -> RetrievalCall:
