@@ -335,17 +335,17 @@ def prompt_messages(messages: object, content_filter: ContentFilter) -> str | No
 
 
 def _role(message: object, content_filter: ContentFilter) -> str:
-    said = (name(_of(message, key), "role") for key in ("role", "type"))
+    said = (name(field(message, key), "role") for key in ("role", "type"))
     role = content_filter.policy.identifier(next((text for text in said if text), "user")) or "user"
     return _ROLES.get(role, role)
 
 
 @guarded
 def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple[list[str], int]:
-    content = message if isinstance(message, str | bytes) else _of(message, "content")
+    content = message if isinstance(message, str | bytes) else field(message, "content")
     written: list[str] = []
     spent = 0
-    for part in _listed(content if content is not None else _of(message, "parts")) or ():
+    for part in _listed(content if content is not None else field(message, "parts")) or ():
         kept, used = _part(part, budget - spent, content_filter) or ('{"type":"unknown"}', 0)
         spent += used
         written.append(kept)
@@ -354,10 +354,10 @@ def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple
 
 @guarded
 def _part(part: object, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
-    text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
+    text = part if isinstance(part, str | bytes) else field(part, "text") or field(part, "content")
     if isinstance(text, str | bytes):
         return _text_part(text, budget, content_filter)
-    kind = content_filter.policy.identifier(name(_of(part, "type"), "type") or "unknown") or "unknown"
+    kind = content_filter.policy.identifier(name(field(part, "type"), "type") or "unknown") or "unknown"
     return f'{{"type":{json_string(kind)}}}', 0
 
 
@@ -374,15 +374,3 @@ def _listed(value: object) -> Sequence[object]:
     if value is None:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
-
-
-def _of(message: object, key: str) -> object:
-    # a dict is the most frequent case; checking for a Mapping is slow
-    return message.get(key) if type(message) is dict else _held(message, key)
-
-
-@guarded
-def _held(message: object, key: str) -> object:
-    if isinstance(message, Mapping):
-        return message.get(key)
-    return None if isinstance(message, str | bytes) else getattr(message, key, None)

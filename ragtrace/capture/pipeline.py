@@ -21,7 +21,6 @@ from typing import Final
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
-    ConsoleSpanExporter,
     SpanExporter,
     SpanExportResult,
 )
@@ -163,7 +162,8 @@ class Pipeline(SpanExporter):
         self._settings = settings
         self._most_spans = _most_spans(os.environ)
         self._unreachable = _unreachable(cooperative(settings, os.environ))
-        self._exporters: Sequence[SpanExporter] | None = self._opened()
+        self._exporter = self._opened()
+        self._is_open = True
         self._pid = os.getpid()
         self._closed = False
         self._processor = _batch_processor(self, os.environ, self._most_spans)
@@ -182,7 +182,7 @@ class Pipeline(SpanExporter):
         self._failing = False
         if os.getpid() != self._pid:
             self._pid = os.getpid()
-            self._exporters = None
+            self._is_open = False
 
     def take(self, span: ReadableSpan) -> None:
         """Queue an ended span, and drop the oldest ones until all fit."""
@@ -280,20 +280,27 @@ class Pipeline(SpanExporter):
         return True
 
     def shutdown(self) -> None:
-        """Close the exporters."""
+        """Close the exporter."""
         if not self._closed:
             self._closed = True
-            for exporter in self._exporters or ():
-                _quietly(exporter.shutdown)
+            if self._exporter is not None and self._is_open:
+                _quietly(self._exporter.shutdown)
 
-    def _opened(self) -> list[SpanExporter]:
+    def _opened(self) -> SpanExporter | None:
         # asked again in a forked child: a server's worker replaces its sockets there
         settings = cooperative(self._settings, os.environ)
-        return [_exporter(name, settings) for name in settings.exporters]
+        if not settings.exports:
+            return None
+        return open_span_exporter(
+            protocol=settings.protocol,
+            endpoint=settings.endpoint,
+            headers=dict(settings.headers),
+            on_redirect=partial(_say_redirected, settings.target),
+        )
 
     def _send(self, portion: Sequence[WaitingSpan]) -> bool:
         spans = [slot.span for slot in portion if slot.span is not None]
-        taken = not self._closed and _quietly(lambda: self._export_by_all(spans))
+        taken = not self._closed and _quietly(lambda: self._sent(spans))
         with self._lock:
             for slot in portion:
                 slot.span = None
@@ -310,11 +317,10 @@ class Pipeline(SpanExporter):
             self._failing = not taken
         return taken
 
-    def _export_by_all(self, spans: Sequence[ReadableSpan]) -> bool:
-        if self._exporters is None:
-            self._exporters = self._opened()
-        results = [exporter.export(spans) for exporter in self._exporters]
-        return all(result is SpanExportResult.SUCCESS for result in results)
+    def _sent(self, spans: Sequence[ReadableSpan]) -> bool:
+        if not self._is_open:
+            self._exporter, self._is_open = self._opened(), True
+        return self._exporter is None or self._exporter.export(spans) is SpanExportResult.SUCCESS
 
 
 class ExportSwitch(SpanProcessor):
@@ -377,17 +383,6 @@ def _unreachable(settings: Settings) -> str:
     return (
         f"{line} No endpoint is set, and this is the default: set yours with "
         "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
-    )
-
-
-def _exporter(name: str, settings: Settings) -> SpanExporter:
-    if name == "console":
-        return ConsoleSpanExporter()
-    return open_span_exporter(
-        protocol=settings.protocol,
-        endpoint=settings.endpoint,
-        headers=dict(settings.headers),
-        on_redirect=partial(_say_redirected, settings.target),
     )
 
 

@@ -158,11 +158,10 @@ def test_a_record_is_read_in_each_form(form: str, tmp_path: Path) -> None:
 
 SEVERAL: dict[str, tuple[str, str]] = {
     orient: ("r.json", TWO.to_json(orient=orient))  # type: ignore[call-overload]
-    for orient in ("records", "columns", "index", "split", "table")
+    for orient in ("records", "columns", "table")
 } | {
     "columns of lists": ("r.json", json.dumps(TWO.to_dict("list"))),
     "columns of lists over several lines": ("r.json", json.dumps(TWO.to_dict("list"), indent=4)),
-    "split over several lines": ("r.json", json.dumps(json.loads(TWO.to_json(orient="split")), indent=1)),
     "an envelope": ("r.json", json.dumps({"version": 1, "data": TWO.to_dict("records")})),
 }
 
@@ -218,8 +217,8 @@ def test_a_text_that_only_looks_like_a_value_stays_a_text(text: str, tmp_path: P
         ("[Document(page_content='SECRET', metadata={'a': ])]", "cannot be read"),
         ("['SECRET', __import__('os').system('touch HERE')]", "cannot be read"),
         (f"['SECRET', {'[' * 100_000}", "cannot be read"),
-        ("[{'id': 'SECRET'}]", "field `contexts.0.text`: is missing"),
-        ("[{'id': 'SECRET', 'text': 7}]", "field `contexts.0.text`: must be a string"),
+        ("[{'id': 'SECRET'}]", "field `contexts.0.text`: it is missing"),
+        ("[{'id': 'SECRET', 'text': 7}]", "field `contexts.0.text`: write a string"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_named_and_never_run(contexts: str, said: str, tmp_path: Path) -> None:

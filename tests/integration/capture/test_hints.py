@@ -85,7 +85,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 class Refusing(SpanExporter):
     def export(self, spans): return SpanExportResult.FAILURE
 from ragtrace.capture import pipeline
-pipeline._exporter = lambda name, settings: Refusing()
+pipeline.open_span_exporter = lambda **settings: Refusing()
 ragtrace.instrument(protocol="http/protobuf")
 {CALL}"""
     (line,) = said(code)

@@ -123,7 +123,7 @@ def test_a_comment_obeys_the_content_policy(recording: Callable[..., Recorded]) 
     assert attributes[semconv.REFERENCE_ANSWER] == "[name] says 14 days."
     assert attributes[semconv.RAG_TRUNCATED] == ("comment",)
     assert attributes[semconv.RAG_REDACTED] == ("comment", "reference")
-    recorded = recording(capture_content=False)
+    recorded = recording(content="off")
     assert ragtrace.feedback(TRACE_ID, span_id=SPAN_ID, thumbs="down", comment="That is private.")
     span = the_feedback(recorded)
     assert [f"{link.context.span_id:016x}" for link in span.links] == [SPAN_ID]
