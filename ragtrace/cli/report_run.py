@@ -16,13 +16,13 @@ from ragtrace.answer_sources import (
     BACK_ENDS,
     SearchProgress,
     find_answers,
-    holds_judged,
+    holds_report,
     open_source,
     parse_address,
-    read_judged,
 )
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
+from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.backends import holds_traces
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
@@ -573,8 +573,9 @@ def _of_file(name: str) -> _Read | None:
             info = transcripts.evaluator(evaluator or None)
             found = [ComparedAnswer.of_judged(each) for each in transcripts.of(info)]
         return _Read(name=f"{file.name}#{info.name}", answers=found)
-    if file.is_file() and holds_judged(file):
-        return _Read(name=path, answers=[ComparedAnswer.of_judged(each) for each in read_judged(file)])
+    if file.is_file() and holds_report(file):
+        found = [ComparedAnswer.of_judged(read_line(line).judged) for line in report_lines(file)]
+        return _Read(name=path, answers=found)
     if not file.exists():
         raise InputError(f"there is no file {path!r}")
     if file.is_file() and not holds_traces(path):

@@ -293,4 +293,4 @@ def test_records_have_citations_too(tmp_path: Path) -> None:
     row["provider_citations"] = [{"start": "first", "end": 3}]
     refused = run("evaluate", write(tmp_path / "cases.jsonl", row), *asked)
     assert refused.exit_code == 2
-    assert "field `provider_citations.0.start`: must be a whole number" in " ".join(refused.stderr.split())
+    assert "field `provider_citations.0.start`: write a whole number" in " ".join(refused.stderr.split())

@@ -42,18 +42,17 @@ def records(number: int, *, wrong: Callable[[int], bool], version: str = "v1") -
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[..., Path]:
-    """Judge records, and return the file of the report; its neighbors are the lines and the transcripts."""
+    """Judge records, and return the file of the report; its neighbor is the transcripts."""
 
     def judged(name: str, rows: Rows, *options: str) -> Path:
         (tmp_path / "script.json").write_text('{"answers": {}}')
         source, out = tmp_path / f"{name}.records.jsonl", tmp_path / f"{name}.jsonl"
         source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         result = run(
-            *("evaluate", str(source), "--judge", f"scripted:{tmp_path / 'script.json'}", "--json"),
+            *("evaluate", str(source), "--judge", f"scripted:{tmp_path / 'script.json'}"),
             *("--out", str(out), "--transcripts", str(out.with_suffix(".db")), *options),
         )
         assert result.exit_code == 0, result.stderr
-        out.with_suffix(".lines").write_text(result.stdout)
         return out
 
     return judged
@@ -76,7 +75,7 @@ def as_json(*args: object, exit_code: int = 0) -> dict[str, Any]:
 
 
 def test_answers_that_changed_are_what_is_compared(better: tuple[Path, Path]) -> None:
-    for kind in (".jsonl", ".lines", ".db"):
+    for kind in (".jsonl", ".db"):
         found = as_json(*(path.with_suffix(kind) for path in better))
         (metric,) = found["metrics"]
         mean = metric["mean"]
