@@ -329,25 +329,6 @@ def owned(span: Span, tenant: str | None) -> Span:
     return replace(span, resource=replace(span.resource, attributes={**attributes, **named}))
 
 
-async def test_a_low_score_of_one_tenant_has_no_answer_of_another_judged(tmp_path: Path) -> None:
-    config = shared(
-        tmp_path,
-        sample={
-            "ratio": 0,
-            "rules": [{"name": "all", "tenant": "bandit", "rate": 1}],
-            "neighbours": {"below": 0.9},
-        },
-    )
-    async with stepped_collector(config) as stepped:
-        await hand_over_all(stepped, "acme", rag_trace(0))
-        await stepped.pass_time(60)
-        await hand_over_all(stepped, "bandit", rag_trace(1, answer="Refunds take 99 days."))
-        await stepped.pass_time(60)
-        await hand_over_all(stepped, "acme", rag_trace(2))
-        await stepped.pass_time(60)
-        assert {each.resource.attributes[semconv.TENANT] for each in stepped.carriers()} == {"bandit"}
-
-
 async def hand_over_all(stepped: Stepped, tenant: str, spans: Sequence[Span]) -> None:
     for span in spans:
         await hand_over(stepped, tenant, span)

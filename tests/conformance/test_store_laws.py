@@ -20,7 +20,7 @@ from ragtrace.model import Sample
 from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, State
-from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
+from ragtrace_collector.sampling import SamplingChanges, UsefulWindows, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
@@ -235,28 +235,14 @@ class StagesInAnyOrder(RuleBasedStateMachine):
     def settle(self, tokens: int) -> None:
         self.run(self.store.budget.settle(self.reserved.pop(), Spend(calls=1, tokens=tokens)))
 
-    @rule(trace=traces, span=spans, keys=st.lists(st.sampled_from("ab"), unique=True), seen=st.integers(1, 9))
-    def save_sampling(self, trace: str, span: str, keys: list[str], seen: int) -> None:
+    @rule(seen=st.integers(1, 9))
+    def save_sampling(self, seen: int) -> None:
         start_ns = self.tick() // 10 * 10
         changes = SamplingChanges(
             windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),),
             horizons=(UsefulWindows("minute", start_ns - 10, start_ns),),
-            low=(LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=seen, until_ns=0),),
-            left_out_answers=(LeftOutAnswer(trace, span, tuple(keys), self.now_ns),),
         )
         self.run(self.store.sampling.save(changes))
-
-    @rule(trace=traces, span=spans, wait=st.integers(0, 30))
-    def select_related(self, trace: str, span: str, wait: int) -> None:
-        now_ns = self.tick()
-        low = LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=3, until_ns=now_ns + wait)
-        found = self.run(self.store.sampling.candidates(("a", "b"), limit=5))
-        sample = Sample(rule="neighbour", rate=1.0, probability=None)
-        jobs = [
-            Job(trace_id=near.trace_id, span_id=near.span_id, sample=sample, tenant=near.tenant)
-            for near in found[:1]
-        ]
-        self.run(self.store.sampling.select_related(low, jobs, now_ns=now_ns))
 
     @rule()
     def restart(self) -> None:

@@ -306,12 +306,3 @@ class DeadLetter:
     """Its size; nothing else of what it held is kept."""
     copied_to: str = ""
     """The dead-letter topic that has a copy; empty if none has."""
-
-
-class RelatedAnswer(NamedTuple):
-    """An answer that was sampled out and may still be queued."""
-
-    seen_ns: int
-    trace_id: str
-    span_id: str
-    tenant: str

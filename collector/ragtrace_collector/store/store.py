@@ -74,7 +74,7 @@ from ragtrace_collector.store.records import (
     StoreUnavailable,
     TraceDecided,
 )
-from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_up
+from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_again
 from ragtrace_collector.store.sessions import SessionTurns, add_turn, forget_sessions
 from ragtrace_collector.telemetry.logs import event
 
@@ -345,7 +345,7 @@ class Store(Reports):
             # looked at together: a server's answers come at once
             changed = (
                 [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
-                [select_follow_up(db, job, now_ns=now_ns) for job in jobs],
+                [select_again(db, job, now_ns=now_ns) for job in jobs],
                 [self._queue(db, job, now_ns=now_ns) for job in jobs],
                 [rows for job in jobs for rows in revise(db, job, slices=slices, now_ns=now_ns)],
             )
@@ -699,7 +699,7 @@ def forget_traces(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
     ).fetchall()
     for (trace_id,) in found:
         end_revisions(db, trace_id)
-    for table in ("slice", "trace", "suspect", "lingering"):
+    for table in ("slice", "trace", "suspect"):
         db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", found)
     forget_carriers(db, found)
     return len(found)

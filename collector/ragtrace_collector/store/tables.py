@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index_rows import INDEX_TABLES
 
-VERSION: Final = 18
+VERSION: Final = 19
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
@@ -117,14 +117,6 @@ CREATE TABLE sample_window (    -- counts of the last windows; adaptive rates ar
     writer INTEGER NOT NULL, period TEXT NOT NULL, start_ns INTEGER NOT NULL, tenant TEXT NOT NULL,
     seen INTEGER NOT NULL, demand REAL NOT NULL, floor REAL NOT NULL, kept INTEGER NOT NULL,
     PRIMARY KEY (writer, period, start_ns, tenant)) WITHOUT ROWID;
-CREATE TABLE low_answer (       -- whose neighbours are kept
-    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, keys TEXT NOT NULL,   -- digests
-    remaining INTEGER NOT NULL, until_ns INTEGER NOT NULL,
-    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-CREATE TABLE lingering (        -- answers that were sampled out, by what neighbours have in common
-    key TEXT NOT NULL, seen_ns INTEGER NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
-    PRIMARY KEY (key, seen_ns, trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX lingering_answer ON lingering (trace_id, span_id);
 CREATE TABLE anchor_run (       -- of the drift check
     id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL,
     is_past INTEGER NOT NULL DEFAULT 0);
