@@ -160,13 +160,9 @@ def postpone_job(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) ->
     )
 
 
-def ask_lease(db: Db, job: Job) -> Rows:
-    """Look a leased job up, for `looked_up`."""
-    return db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id))
-
-
-def looked_up(db: Db, found: Rows) -> tuple[bool, bool]:
+def look_up(db: Db, job: Job) -> tuple[bool, bool]:
     """Say of a leased job whether another writer has it now, and whether its answer moved to another span."""
+    found = db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id))
     owner, is_moved = found.fetchone() or (0, 0)
     return owner not in (0, db.writer), bool(is_moved)
 

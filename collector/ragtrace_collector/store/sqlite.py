@@ -428,8 +428,6 @@ class SqliteCommits(Commits):
 def _run_one(connection: SqliteDb, one: Submission) -> Any:
     connection.execute("SAVEPOINT one")
     try:
-        if one.ask:
-            one.ask(connection)
         result = one.work(connection)
     except Exception as exc:
         if isinstance(exc, MemoryError) or not connection.in_transaction:

@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ragtrace.answers import index_rows as index
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.index_rows import Known
 from ragtrace.answers.sums import fold
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
@@ -22,7 +20,6 @@ from ragtrace_collector.store.database import Commits, Database
 from ragtrace_collector.store.jobs import (
     UNDECIDED,
     add_slice,
-    ask_lease,
     clear_suspicion,
     end_look,
     end_revisions,
@@ -30,7 +27,7 @@ from ragtrace_collector.store.jobs import (
     lease_jobs,
     look,
     look_alone,
-    looked_up,
+    look_up,
     mark_cut,
     move_answers,
     note_judged,
@@ -334,14 +331,9 @@ class Store(Reports):
             unread: What the trace holds if nothing in it was read: counted by its producer.
         """
 
-        asked: list[Rows] = []
-
-        def ask(db: Db) -> None:
-            late = [] if goes_on else [settle_trace(db, trace_id, slices=slices, now_ns=now_ns)]
-            asked[:] = [self._holds.ask(db, trace_id), *late]
-
         def work(db: Db) -> TraceDecided:
-            held, *late = asked
+            late = [] if goes_on else [settle_trace(db, trace_id, slices=slices, now_ns=now_ns)]
+            held = self._holds.ask(db, trace_id)
             # looked at together: a server's answers come at once
             changed = (
                 [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
@@ -362,7 +354,7 @@ class Store(Reports):
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
-        return await self._commits.submit(work, traces=(trace_id,), ask=ask)
+        return await self._commits.submit(work, traces=(trace_id,))
 
     async def take_jobs(
         self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
@@ -410,16 +402,10 @@ class Store(Reports):
             ValueError: the state is unknown.
         """
         ended = FinalOutcome.of(outcome)
-        asked: list[Rows] = []
-        known: list[Known] = []
-
-        def ask(db: Db) -> None:
-            asked[:] = ask_lease(db, job), self._holds.ask(db, job.trace_id)
-            known[:] = [index.ask(db, kept.summary)] if kept else []
 
         def work(db: Db) -> bool | None:
-            lease, held = asked
-            is_lost, has_moved = looked_up(db, lease)
+            held = self._holds.ask(db, job.trace_id)
+            is_lost, has_moved = look_up(db, job)
             is_held = held.fetchone() is not None
             if is_lost:
                 return None
@@ -436,7 +422,7 @@ class Store(Reports):
                 said_by = job.span_id if is_added else carrier
                 note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                keep_answer(db, job, kept, self._cipher, *known)
+                keep_answer(db, job, kept, self._cipher)
             if turn is not None:
                 add_turn(db, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
@@ -445,7 +431,7 @@ class Store(Reports):
                 self._holds.release_if_done(db, job.trace_id)
             return is_added
 
-        return await self._commits.submit(work, traces=(job.trace_id,), ask=ask)
+        return await self._commits.submit(work, traces=(job.trace_id,))
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
         """Give a leased job back for a retry; ``failed`` says whether the attempt counts.
