@@ -14,7 +14,6 @@ from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger import Delivery
 from ragtrace_collector.store.records import (
-    DeadLetter,
     HoldMode,
     Job,
     JudgedInput,
@@ -287,16 +286,10 @@ async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres:
         assert await store.unfinished(now_ns=3) == 2
 
 
-LETTER = DeadLetter(topic="otlp_spans", partition=3, offset=7, reason="not_otlp", bytes=11, copied_to="dead")
-
-
-async def test_dead_letters_are_counted_once_and_their_sums_outlive_them(store: Store) -> None:
-    assert await store.note_dead_letter(LETTER, now_ns=1)
-    assert not await store.note_dead_letter(replace(LETTER, reason="empty"), now_ns=2)
-    await store.note_dead_letter(replace(LETTER, offset=8, reason="empty"), now_ns=5)
-    await store.expire(decided_before_ns=0, ended_before_ns=5)
-    assert [letter.offset for letter in await store.dead_letters(10)] == [8]
-    assert (await store.ledger()).dead_letters == {"empty": 1, "not_otlp": 1}
+async def test_dead_letters_are_counted_for_good_and_are_no_tenants(store: Store) -> None:
+    await store.count_dead_letters(["empty", "not_otlp"])
+    await store.count_dead_letters(["empty"])
+    assert (await store.ledger()).dead_letters == {"empty": 2, "not_otlp": 1}
     assert (await store.ledger("acme")).dead_letters == {}
 
 
@@ -330,12 +323,12 @@ async def test_senders_that_name_ever_new_producers_fill_a_bounded_number_of_acc
 async def test_what_is_counted_outlives_the_traces_and_a_crash(place: Place, tmp_path: Path) -> None:
     async with aclosing(await place.open()) as store:
         await decide_unread(store, "t1", "shop")
-        await store.note_dead_letter(LETTER, now_ns=1)
+        await store.count_dead_letters(["empty"])
         await store.expire(decided_before_ns=2, ended_before_ns=0)
         assert (await store.trace_report("t1")).trace is None
         async with aclosing(await place.as_of_now(tmp_path / "later").open()) as again:
             assert await unread(again) == {"shop": 1}
-            assert not await again.note_dead_letter(LETTER, now_ns=2)
+            assert (await again.ledger()).dead_letters == {"empty": 1}
 
 
 RUN = AnchorRun(

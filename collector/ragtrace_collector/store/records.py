@@ -291,18 +291,3 @@ class TraceReport:
     """Its spans as ``StoredSpans.payloads``, if it is open. None if they cannot be decrypted."""
     answers: tuple[AnswerStatus, ...] = ()
     """In the order in which they were seen. They stay longer than the trace."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A message that could not be used, and where it is."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-    """A class of causes, never a message: see docs/kafka.md."""
-    bytes: int
-    """Its size; nothing else of what it held is kept."""
-    copied_to: str = ""
-    """The dead-letter topic that has a copy; empty if none has."""

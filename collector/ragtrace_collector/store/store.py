@@ -40,9 +40,6 @@ from ragtrace_collector.store.jobs import (
 from ragtrace_collector.store.ledger import (
     Accounts,
     Reports,
-    forget_dead_letters,
-    latest_dead_letters,
-    note_dead_letter,
     note_unread,
 )
 from ragtrace_collector.store.outbox import HeldTraces, next_items, put_in_outbox
@@ -57,7 +54,6 @@ from ragtrace_collector.store.reader import (
     note_on_answers,
 )
 from ragtrace_collector.store.records import (
-    DeadLetter,
     HoldMode,
     Job,
     JudgedInput,
@@ -506,17 +502,13 @@ class Store(Reports):
         statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
         await self._commits.submit(lambda db: db.executemany(statement, rows))
 
-    # Dead letters: each is noted once, by topic, partition and offset. The ledger counts them for good.
+    async def count_dead_letters(self, reasons: Sequence[str]) -> None:
+        """Count messages that cannot be used, by reason, for good."""
 
-    async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
-        """Note a dead letter; return False if it was noted before, because the message came again."""
-        return await self._commits.submit(
-            lambda db: note_dead_letter(db, letter, now_ns=now_ns), is_acknowledged=True
-        )
+        def work(db: Db) -> None:
+            db.executemany(_COUNT_DEAD_LETTER, [(db.writer, reason) for reason in reasons])
 
-    async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
-        """Return the dead letters that were noted last, the newest first, as far as they are kept."""
-        return await self._commits.submit(lambda db: latest_dead_letters(db, limit))
+        await self._commits.submit(work, is_acknowledged=True)
 
     # Maintenance.
 
@@ -548,7 +540,6 @@ class Store(Reports):
             await self._all_of(forget_content)
             await self._all_of(forget_questions)
         await self._all_of(lambda db: 0 if self._has_room(db, _ROOM_FOR_CONTENT) else forget_content(db))
-        await self._commits.submit(lambda db: forget_dead_letters(db, before_ns=ended_before_ns))
         await self._all_of(self._commits.shrink)
         return number
 
@@ -650,6 +641,10 @@ def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
     )
 
 
+_COUNT_DEAD_LETTER: Final = (
+    "INSERT INTO dead_letter_sum (writer, reason, number) VALUES (?, ?, 1)"
+    " ON CONFLICT (writer, reason) DO UPDATE SET number = dead_letter_sum.number + excluded.number"
+)
 _UNFINISHED: Final = """
 SELECT (SELECT count(*) FROM job WHERE state = 'leased' OR state = 'queued' AND due_ns <= ?)
     + (SELECT count(*) FROM parcel WHERE rejected_ns IS NULL)"""

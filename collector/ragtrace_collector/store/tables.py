@@ -126,12 +126,6 @@ CREATE TABLE judge_model (
     requested TEXT NOT NULL, answered TEXT NOT NULL, fingerprint TEXT NOT NULL,
     first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
     PRIMARY KEY (requested, answered, fingerprint)) WITHOUT ROWID;
-CREATE TABLE dead_letter (
-    id INTEGER PRIMARY KEY,
-    topic TEXT NOT NULL, partition_id INTEGER NOT NULL, message_offset INTEGER NOT NULL,
-    reason TEXT NOT NULL, bytes INTEGER NOT NULL, copied_to TEXT NOT NULL, noted_ns INTEGER NOT NULL,
-    UNIQUE (topic, partition_id, message_offset));
-CREATE INDEX dead_letter_noted ON dead_letter (noted_ns);
 CREATE TABLE unread (           -- producers of traces in which nothing was read; an account is never deleted
     id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, producer TEXT NOT NULL,
     attributes TEXT NOT NULL, mapping TEXT NOT NULL, UNIQUE (tenant, producer));
@@ -258,12 +252,6 @@ def triggers() -> Iterator[Trigger]:
         _parcels("waiting", "-1")
         + _parcels("unconfirmed")
         + _carrier("unconfirmed", "OLD.unconfirmed", "OLD"),
-    )
-    yield Trigger(
-        "dead_letter_counted",
-        "AFTER INSERT ON dead_letter",
-        "",
-        _count("dead_letter_sum", reason="NEW.reason"),
     )
     yield Trigger(
         "trace_read",
