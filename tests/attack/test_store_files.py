@@ -8,12 +8,10 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,6 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice, parse_request, split_by_trace
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store import sqlite
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
@@ -109,15 +106,17 @@ def by_hard_link(store: Path, folder: Path) -> Path:
     return link
 
 
-def with_another_lock_file(store: Path, folder: Path) -> Path:
-    lock = store.with_name(f"{store.name}.lock")
-    lock.rename(folder / "taken.lock")
-    lock.touch()
-    return store
+def by_symbolic_link(store: Path, folder: Path) -> Path:
+    link = folder / "soft.db"
+    link.symlink_to(store)
+    return link
 
 
-WAYS = [by_hard_link, with_another_lock_file]
 Way = Callable[[Path, Path], Path]
+WAYS: dict[Way, str] = {
+    by_hard_link: "has a second name",
+    by_symbolic_link: "in use by another collector",
+}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -139,7 +138,7 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
             timeout=60,
             check=False,
         )
-        assert (ended.returncode, "in use by another collector" in ended.stderr) == (2, True), ended.stderr
+        assert (ended.returncode, WAYS[way] in ended.stderr) == (2, True), ended.stderr
         acknowledged += send(collector, range(5, 10))
         assert readiness(collector)[0] == 200
         collector.kill()
@@ -288,34 +287,3 @@ async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(t
         await spans.pass_time(1)
         assert await spans.outcomes() == {"judged": 2}
         assert spans.collector.counters.snapshot()["traces_swept"] == 1
-
-
-class Failing(sqlite.SqliteDb):
-    """The writer of spans fails once before each statement that begins as one named."""
-
-    trouble: dict[str, BaseException] = {}
-    takes_spans = False
-
-    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        self._fail(sql)
-        return super().execute(sql, values)
-
-    def executemany(self, sql: str, rows: Any, /) -> sqlite3.Cursor:
-        self._fail(sql)
-        return super().executemany(sql, rows)
-
-    def _fail(self, sql: str) -> None:
-        if threading.current_thread().name == "ragtrace-store":
-            self.takes_spans = sql.startswith("INSERT INTO slice") or (
-                self.takes_spans and sql != "BEGIN IMMEDIATE"
-            )
-            for begin in self.trouble if self.takes_spans else ():
-                if sql.startswith(begin) and (begin != "ROLLBACK" or sql == begin):
-                    raise self.trouble.pop(begin)
-
-
-@pytest.fixture
-def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, BaseException]]:
-    monkeypatch.setattr(sqlite, "SqliteDb", Failing)
-    yield Failing.trouble
-    Failing.trouble.clear()

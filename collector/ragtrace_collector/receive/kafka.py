@@ -219,7 +219,7 @@ class KafkaReceiver:
         if len(body) > self.max_message_bytes:
             return Unusable.TOO_LARGE
         with self.intake.room.for_request(_SENDER) as place:
-            await place.reserve(len(body))
+            place.reserve(len(body))
             # no request of Protocol Buffers begins with this byte
             encoding: Encoding = "json" if body.lstrip()[:1] == b"{" else "protobuf"
             receipt = await self.intake.accept(body, encoding=encoding, sender=self.sender())

@@ -91,14 +91,6 @@ class Commits(ABC):
         await asyncio.to_thread(self._thread.join)
 
     @abstractmethod
-    async def check(self, *, max_bytes: int) -> None:
-        """Raise StoreUnavailable if more data cannot be taken, whatever room the tables have."""
-
-    @abstractmethod
-    def write_nothing_new(self, db: Db) -> None:
-        """Write something that changes nothing, to see whether the disk accepts writes."""
-
-    @abstractmethod
     def shrink(self, db: Db) -> bool:
         """Return some unused room to the disk; say whether there is more."""
 

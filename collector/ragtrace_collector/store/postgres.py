@@ -259,12 +259,6 @@ class PostgresCommits(Commits):
         self._unreachable: psycopg.Error | None = None
         """Why there is no connection for the group under way: the rest of it does not wait for another."""
 
-    async def check(self, *, max_bytes: int) -> None:
-        """Nothing but its room bounds it."""
-
-    def write_nothing_new(self, db: Db) -> None:
-        db.execute("UPDATE writer SET seen_ns = seen_ns WHERE id = ?", (self._writer,))
-
     def shrink(self, db: Db) -> bool:
         return False  # autovacuum gives room back to the tables
 

@@ -200,7 +200,6 @@ class Store(Reports):
             put_in_outbox(db, self._cipher, forward)
             return reopened
 
-        await self._commits.check(max_bytes=self._max_bytes)
         while True:
             try:
                 return await self._commits.submit(work, is_acknowledged=True, traces=ids)
@@ -218,7 +217,7 @@ class Store(Reports):
             StoreUnavailable: they could not; its text says why.
         """
         await self.append((), forward={}, now_ns=0)  # makes room if there is none
-        await self._commits.submit(self._commits.write_nothing_new)
+        await self._commits.submit(_write_nothing_new)
 
     async def undecided(self) -> tuple[str, ...]:
         """Return this process's traces that wait for a decision, and those of processes that are gone.
@@ -619,6 +618,11 @@ def _end(
         " is_on_span = ? WHERE trace_id = ? AND span_id = ?",
         (str(ended), now_ns, carrier, evaluator, int(is_on_span), job.trace_id, job.span_id),
     )
+
+
+def _write_nothing_new(db: Db) -> None:
+    db.execute("INSERT INTO suspect (trace_id) VALUES ('')")
+    db.execute("DELETE FROM suspect WHERE trace_id = ''")
 
 
 def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
