@@ -58,8 +58,9 @@ class SampleStage:
 
     async def recall(self, sampler: Sampler) -> None:
         """Restore in a new sampler the counts that the store has."""
-        sampler.restore(await self.store.sampling.load(), now_ns=self.clock.now_ns())
-        sampler.learn(await self.store.sampling.sums())
+        now_ns = self.clock.now_ns()
+        sampler.restore(await self.store.sampling.load(), now_ns=now_ns)
+        sampler.learn(await self.store.sampling.sums(now_ns=now_ns))
 
     async def step(self, *, everything: bool = False) -> bool:
         """Decide about the traces that are ready now; say whether there were any.
@@ -201,8 +202,8 @@ class SampleStage:
         known: Mapping[str, EarlierDecision],
     ) -> tuple[Decision, ...]:
         suspicions = await _suspicions(records) if sampler.plan.suspicion else {}
-        if sampler.roll(self.clock.now_ns()):
-            sampler.learn(await self.store.sampling.sums())
+        if sampler.roll(now_ns := self.clock.now_ns()):
+            sampler.learn(await self.store.sampling.sums(now_ns=now_ns))
         decisions = sampler.decide(
             trace, records, known=known, suspicions=suspicions, now_ns=self.clock.now_ns()
         )

@@ -42,14 +42,6 @@ class WindowRow(NamedTuple):
     kept: int
 
 
-class UsefulWindows(NamedTuple):
-    """The windows of a period that are still needed; the others can be deleted."""
-
-    period: str
-    first_ns: int
-    last_ns: int
-
-
 class Windows:
     """The tallies of one period: windows begin at multiples of its length."""
 
@@ -60,7 +52,6 @@ class Windows:
         self.last: dict[str, WindowCounts] = {}
         self._length_ns = length_ns
         self._changed: set[str] = set()
-        self._rolled = False
 
     def roll(self, now_ns: int) -> bool:
         """Begin the current window, never an earlier one; say whether it changed."""
@@ -70,7 +61,6 @@ class Windows:
         self.last = self.current if start_ns == self.start_ns + self._length_ns else {}
         self.start_ns, self.current = start_ns, {}
         self._changed.clear()
-        self._rolled = True
         return True
 
     def of(self, tenant: str) -> WindowCounts:
@@ -85,11 +75,6 @@ class Windows:
         rows = tuple(self._row(tenant) for tenant in self._changed)
         self._changed.clear()
         return rows
-
-    def horizon(self) -> UsefulWindows | None:
-        """Return which windows are needed, if that changed since the last call."""
-        rolled, self._rolled = self._rolled, False
-        return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
 
     def learn(self, rows: Iterable[WindowRow]) -> None:
         """Take the last window's counts from those of all processes."""
@@ -318,8 +303,6 @@ class SamplingChanges:
     """The changes to store, so that a restart decides the same."""
 
     windows: tuple[WindowRow, ...] = ()
-    horizons: tuple[UsefulWindows, ...] = ()
-    """Counts outside these are no longer needed."""
     places: tuple[Place, ...] = ()
     """Of answers that were kept. Other processes may have had the last ones."""
 
@@ -412,7 +395,6 @@ class Sampler:
         """Return the changes since the last call, to be stored before the decisions."""
         changes = SamplingChanges(
             windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
-            horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
             places=tuple(self._places),
         )
         self._places.clear()

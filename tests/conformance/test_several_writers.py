@@ -185,7 +185,7 @@ async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -
     later = asked(99, tenant="a", at_s=60)
     for store, sampler in zip(stores, samplers, strict=True):
         assert sampler.roll(later.now_ns)
-        sampler.learn(await store.sampling.sums())
+        sampler.learn(await store.sampling.sums(now_ns=later.now_ns))
         odds = sampler.explain(later.trace, later.record, now_ns=later.now_ns)
         assert 90 * odds.probability < 20, "it knows what the others saw"
         await store.aclose()

@@ -20,7 +20,7 @@ from ragtrace.model import Sample
 from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, State
-from ragtrace_collector.sampling import SamplingChanges, UsefulWindows, WindowRow
+from ragtrace_collector.sampling import SamplingChanges, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
@@ -238,11 +238,9 @@ class StagesInAnyOrder(RuleBasedStateMachine):
     @rule(seen=st.integers(1, 9))
     def save_sampling(self, seen: int) -> None:
         start_ns = self.tick() // 10 * 10
-        changes = SamplingChanges(
-            windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),),
-            horizons=(UsefulWindows("minute", start_ns - 10, start_ns),),
-        )
+        changes = SamplingChanges(windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),))
         self.run(self.store.sampling.save(changes))
+        self.run(self.store.sampling.sums(now_ns=self.now_ns))
 
     @rule()
     def restart(self) -> None:

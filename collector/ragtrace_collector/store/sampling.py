@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ragtrace.model import Sample, Screening
 from ragtrace.sql import Db, Rows
@@ -13,13 +13,14 @@ from ragtrace_collector.sampling import (
     EarlierDecision,
     Place,
     SamplingChanges,
-    UsefulWindows,
     WindowRow,
 )
 from ragtrace_collector.store.database import Commits, lock_shared
 from ragtrace_collector.store.records import Job
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
+_KEPT_NS: Final = 2 * 3600 * 10**9
+"""Of windows of an hour, the current one and the last."""
 WINDOW: Final = "period, start_ns, tenant, seen, demand, floor, kept"
 
 
@@ -43,14 +44,17 @@ class SamplingState:
 
         return await self._commits.submit(work)
 
-    async def sums(self) -> tuple[WindowRow, ...]:
-        """Return the counts of the last windows over all processes, in any order."""
-        query = (
-            "SELECT period, start_ns, tenant, sum(seen), sum(demand), sum(floor), sum(kept)"
-            " FROM sample_window GROUP BY period, start_ns, tenant"
-        )
-        rows = await self._commits.submit(lambda db: db.execute(query).fetchall())
-        return tuple(WindowRow(*row) for row in rows)
+    async def sums(self, *, now_ns: int) -> tuple[WindowRow, ...]:
+        """Return the counts of the last windows over all processes, in any order, and forget older ones."""
+
+        def work(db: Db) -> list[tuple[Any, ...]]:
+            db.execute("DELETE FROM sample_window WHERE start_ns < ?", (now_ns - _KEPT_NS,))
+            return db.execute(
+                "SELECT period, start_ns, tenant, sum(seen), sum(demand), sum(floor), sum(kept)"
+                " FROM sample_window GROUP BY period, start_ns, tenant"
+            ).fetchall()
+
+        return tuple(WindowRow(*row) for row in await self._commits.submit(work))
 
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         """Return the earlier decisions about the answers of a trace, by span id; superseded ones are none."""
@@ -69,16 +73,14 @@ class SamplingState:
     async def save(self, changes: SamplingChanges) -> tuple[Place, ...]:
         """Store what the decisions changed; return the places beyond a limit, which the answers don't have.
 
-        A row replaces that of its period, window and tenant. Windows outside a period's horizon are deleted.
+        A row replaces that of its period, window and tenant.
         """
 
         def work(db: Db) -> tuple[Place, ...]:
             if changes.places:
                 lock_shared(db)
             _put_windows(db, changes.windows)
-            refused = tuple(_beyond_limits(db, changes.places)) if changes.places and db.writer else ()
-            _forget_windows(db, changes.horizons)
-            return refused
+            return tuple(_beyond_limits(db, changes.places)) if changes.places and db.writer else ()
 
         # counts are the newest: with or without places, they are written in the order in which they were made
         return await self._commits.submit(work, is_last=bool(changes.windows))
@@ -157,10 +159,3 @@ def _beyond_limits(db: Db, places: Sequence[Place]) -> Iterator[Place]:
                 (db.writer, LIMIT, place.start_ns, place.tenant),
             )
             yield place
-
-
-def _forget_windows(db: Db, horizons: Sequence[UsefulWindows]) -> None:
-    db.executemany(
-        "DELETE FROM sample_window WHERE period = ? AND start_ns NOT BETWEEN ? AND ?",
-        horizons,
-    )
