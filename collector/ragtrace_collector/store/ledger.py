@@ -15,7 +15,7 @@ from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.jobs import UNDECIDED
 from ragtrace_collector.store.reader import index_size
@@ -350,6 +350,7 @@ class Reports:
 
 def _payloads(db: Db, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
     rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
-    if any(cipher.missing_key(payload) for (payload,) in rows):
+    try:
+        return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)
+    except Undecipherable:
         return None
-    return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)

@@ -118,8 +118,7 @@ CREATE TABLE sample_window (    -- counts of the last windows; adaptive rates ar
     seen INTEGER NOT NULL, demand REAL NOT NULL, floor REAL NOT NULL, kept INTEGER NOT NULL,
     PRIMARY KEY (writer, period, start_ns, tenant)) WITHOUT ROWID;
 CREATE TABLE anchor_run (       -- of the drift check
-    id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL,
-    is_past INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL);
 CREATE TABLE anchor_claim (     -- who makes the run that is due
     evaluator_version TEXT PRIMARY KEY, owner INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE judge_model (
