@@ -28,8 +28,7 @@ from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
-from tests.stores.crew import BUDGET, GONE_S, HOURS
-from tests.stores.victim import SAMPLE, SPAN
+from tests.stores.crew import BUDGET, GONE_S, HOURS, SAMPLE, SPAN
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8

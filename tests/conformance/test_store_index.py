@@ -137,13 +137,6 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
     await store.aclose()
 
 
-async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:
-    await judge_one(store)
-    await settle(store, replace(JOB, record_sha256="other"), slices=2)
-    await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
-    assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
-
-
 ROW = WindowRow("minute", 60, "acme", 5, 2.5, 1.0, 2)
 
 
@@ -232,16 +225,6 @@ async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: St
     moved = replace(a_turn(1), span_id="b2", carrier_span_id="moved!", turn=b"moved", supersedes="again")
     await finish_turn(store, moved, now_ns=3)
     assert await turns(store) == [b"moved"]
-
-
-async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> None:
-    await finish_turn(store, a_turn(1), now_ns=100)
-    await finish_turn(store, a_turn(2, name=SessionName(session="open")), now_ns=100)
-    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
-    assert await store.sessions.forget(before_ns=100) == 0
-    assert await store.sessions.forget(before_ns=101) == 1
-    assert await turns(store) == []
-    assert await turns(store, SessionName(session="open")) == [b"turn 2"]
 
 
 async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger import Delivery
 from ragtrace_collector.store.records import (
-    HoldMode,
     Job,
     JudgedInput,
     Outcome,
@@ -73,15 +72,6 @@ async def counted(store: Store) -> dict[str, int]:
     names = ("queued", "leased", "judged", "sampled_out")
     found = (await store.ledger()).by_name()
     return {name: number for name, number in found.items() if name in names and number}
-
-
-async def test_what_was_acknowledged_is_there_after_a_restart(store: Store, place: Place) -> None:
-    await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
-    await store.aclose()
-    async with aclosing(await place.open()) as reopened:
-        assert await reopened.undecided() == ("t1",)
-        assert (await reopened.spans("t1")).payloads == (b"1",)
-        assert [item.payload for item in await reopened.outbox_items("sink", 10)] == [b"original"]
 
 
 async def test_a_lease_ends_with_the_process(store: Store, place: Place) -> None:
@@ -155,13 +145,6 @@ async def test_a_trace_with_an_open_job_does_not_expire(store: Store) -> None:
     assert (await store.spans("t1")).payloads == (b"spans",)
 
 
-async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: Store) -> None:
-    await queue_and_judge(store)
-    assert (await settle(store, OTHER, slices=2)).revised == 1
-    again = await take(store)
-    assert (again.carriers, again.replaces, again.revisions_left, again.attempts) == (1, "c1", 0, 0)
-
-
 async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
@@ -169,15 +152,6 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     await settle(store, OTHER, slices=2)
     await finish(store, job)
     assert await counted(store) == {"queued": 1}
-
-
-async def test_an_answer_that_moves_is_counted_once(store: Store) -> None:
-    await queue_and_judge(store)
-    settled = await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    job = await take(store)
-    assert (settled.queued, settled.moved) == (1, 1)
-    assert (job.span_id, job.replaces, job.carriers) == ("s2", "c1", 0)
-    assert await counted(store) == {"leased": 1}
 
 
 async def test_an_answer_whose_spans_were_forgotten_rests(store: Store) -> None:
@@ -254,21 +228,6 @@ async def test_a_report_says_where_the_newest_carrier_of_an_answer_is(store: Sto
     sums = (await store.ledger()).outbox_items
     for sink, state in zip("abcd", ("delivered", "rejected", "unconfirmed", "waiting"), strict=True):
         assert {name: number for name, number in sums[sink].items() if number} == {"put": 1, state: 1}
-
-
-async def test_a_report_on_an_open_trace_has_its_spans(store: Store) -> None:
-    await store.append([part("t1", b"1")], forward={}, now_ns=5, holding=HoldMode.NEW)
-    await store.append([part("t1", b"2")], forward={}, now_ns=6, cut=("t1",))
-    report = await store.trace_report("t1")
-    trace = report.trace
-    assert trace is not None
-    assert (trace.is_open, trace.is_cut, report.payloads) == (True, True, (b"1", b"2"))
-    assert (trace.last_arrival_ns, trace.held_since_ns, trace.decided_ns) == (6, 5, None)
-    await settle(store, now_ns=7)
-    report = await store.trace_report("t1")
-    trace = report.trace
-    assert trace is not None
-    assert (trace.is_open, report.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
 
 
 @pytest.mark.slow

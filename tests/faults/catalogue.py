@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import shutil
@@ -19,14 +18,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
 
-from ragtrace_collector.store.open import send_again
-from tests.acceptance.judge_server import JudgeServer
-from tests.acceptance.replies import REPLIES
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
 from tests.faults.disk import FULL, READ_ONLY, Blow, Kind
 from tests.faults.scene import Ground, Grounds, HeldScene, Scene, Tally
-from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
+from tests.faults.servers import BackEnd, slow_judge
 from tests.stores.place import PostgresPlace
 
 Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
@@ -38,8 +34,6 @@ ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 LASTS_S: Final = 1.5
 _SHARE_AT_START: Final = 0.25
 _SHARE_AT_WORK: Final = 0.7
-_OF_BACK_END: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.GARBAGE)]
-_OF_JUDGE: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.BROKEN, Mood.LOCKED)]
 _STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], Scene]]]]] = {
     "SQLite": {
         "killed before statement n": ("killed", Scene),
@@ -83,7 +77,7 @@ def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: flo
         away_s: How long a server's database is away.
     """
     of_engine = _of_sqlite(times) if engine == "SQLite" else _of_postgres(times, away_s)
-    ready = (*_kills(kills // 4), *_moods(times), *of_engine)
+    ready = (*_kills(kills // 4), *_clocks(times), *of_engine)
     counted = {
         name: partial(_at_statements, name, every, *found) for name, found in _STATEMENTS[engine].items()
     }
@@ -102,17 +96,13 @@ def _kills(times: int) -> Iterator[Fault]:
         )
 
 
-def _moods(times: int) -> Iterator[Fault]:
+def _clocks(times: int) -> Iterator[Fault]:
     clocks: Mapping[str, Strike] = {
         "clock set back an hour": _set_clock_back,
         "clock set back an hour over a restart": _set_clock_back_over_restart,
     }
     for name, strike in clocks.items():
         yield Fault(name=name, tries=[partial(_struck, strike)] * times)
-    for mood in _OF_BACK_END:
-        yield Fault(name=f"back end {mood}", tries=[partial(_back_end_is, mood)] * times)
-    for mood in _OF_JUDGE:
-        yield Fault(name=f"judge {mood}", tries=[partial(_judge_is, mood)] * times)
 
 
 def _of_sqlite(times: int) -> Iterator[Fault]:
@@ -157,8 +147,8 @@ def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
         yield Fault(name=name, tries=[_database_full] * times)
 
 
-def _struck(strike: Strike, ground: Ground, **scene: Any) -> Tally:
-    struck = Scene(ground, **scene)
+def _struck(strike: Strike, ground: Ground) -> Tally:
+    struck = Scene(ground)
     struck.start()
     with struck.traffic():
         struck.await_work()
@@ -171,9 +161,8 @@ def _killed_twice(seed: int, ground: Ground) -> Tally:
 
 
 def _killed_twice_while_judging(seed: int, ground: Ground) -> Tally:
-    judge, back_end = MoodyJudge(JudgeServer(REPLIES), delay_s=0.05), BackEnd()
-    with closing_all(judge, back_end):
-        return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(judge)), Random(seed))
+    with slow_judge(0.05) as url, closing(BackEnd()) as back_end:
+        return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(url)), Random(seed))
 
 
 def _killed_twice_while_holding(seed: int, ground: Ground) -> Tally:
@@ -230,35 +219,11 @@ def _set_clock_back_over_restart(scene: Scene) -> None:
     time.sleep(0.5)
 
 
-def _back_end_is(mood: Mood, ground: Ground) -> Tally:
-    def strike(scene: Scene) -> None:
-        _be(back_end, mood)
-        if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
-            time.sleep(1)
-            asyncio.run(send_again(scene.place.database))
-
-    back_end = BackEnd()
-    with closing_all(back_end):
-        return _struck(strike, ground, back_end=back_end)
-
-
-def _judge_is(mood: Mood, ground: Ground) -> Tally:
-    judge = MoodyJudge(JudgeServer(REPLIES))
-    with closing_all(judge):
-        return _struck(lambda _: _be(judge, mood), ground, changes=_asking(judge))
-
-
-def _be(server: MoodyServer, mood: Mood) -> None:
-    server.set(mood)
-    time.sleep(LASTS_S)
-    server.set(Mood.WELL)
-
-
-def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
+def _asking(judge: str) -> Mapping[str, Mapping[str, Any]]:
     return {
         "judge": {
             "use": "openai:rule",
-            "base_url": f"http://127.0.0.1:{judge.port}/v1",
+            "base_url": judge,
             "api_key_env": "JUDGE_KEY",
             "timeout": "1s",
             "max_concurrency": 8,
