@@ -107,13 +107,6 @@ class EvaluateStage:
     """Whether traces may be held, so that scores are written on the answer spans themselves."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
-    async def step(self) -> bool:
-        """Evaluate the next due answer; say whether there was one."""
-        jobs = await self.take(1)
-        for job in jobs:
-            await self.attempt(job)
-        return bool(jobs)
-
     async def take(self, most: int) -> Sequence[Job]:
         """Lease answers that are due.
 

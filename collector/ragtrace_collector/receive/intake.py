@@ -9,7 +9,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Coroutine,
     Iterable,
     Iterator,
@@ -258,7 +257,7 @@ class Intake:
                 own += inbound.changed_by(drop_carriers)
                 split, unwanted = self._split(inbound)
             left_out.update(unwanted)
-            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+            keep = self._prepared(split, inbound, sender, left_out)
         except CodecError:
             self.counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -291,7 +290,7 @@ class Intake:
             if self.forward_logs_to and records.kept + records.others > records.own:
                 inbound.logs = records.originals.SerializeToString()
             split, left_out = self._split(inbound)
-            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+            keep = self._prepared(split, inbound, sender, left_out)
         except CodecError:
             self.counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -338,8 +337,6 @@ class Intake:
         inbound: Inbound,
         sender: TokenSender | None,
         left_out: Counter[Counts],
-        *,
-        body_bytes: int,
     ) -> Callable[[], Awaitable[None]]:
         """Return what keeps a request; count in ``left_out`` the spans that it does not keep here.
 
@@ -352,7 +349,7 @@ class Intake:
             inbound.drop(lambda span: not has_valid_ids(span))
         split, again = self._without_repeats(split)
         inbound.drop_traces(again)  # they were forwarded before
-        split, cut = self._within_limit(split, inbound.request, body_bytes=body_bytes)
+        split, cut = self._within_limit(split)
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         return partial(self._keep, split, inbound, cut=[part.trace_id for part in cut])
@@ -398,20 +395,9 @@ class Intake:
         again = [part for part in split.slices if self.assembly.has_all(part.trace_id, part.spans)]
         return _without(split, again), again
 
-    def _within_limit(
-        self, split: SplitRequest, request: ExportTraceServiceRequest, *, body_bytes: int
-    ) -> tuple[SplitRequest, Sequence[TraceSlice]]:
-        """Remove the slices whose trace would become too large, or that have a span that is too large."""
-        if not split.slices:
-            return split, ()
-        trace_ids = [trace_id_of(part.trace_id) for part in split.slices]
-        oversized = oversized_in(request, trace_ids, body_bytes=body_bytes)
-        cut = [
-            part
-            for part in split.slices
-            if trace_id_of(part.trace_id) in oversized
-            or not self.assembly.has_room(part.trace_id, part.spans)
-        ]
+    def _within_limit(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
+        """Remove the slices whose trace would become too large."""
+        cut = [part for part in split.slices if not self.assembly.has_room(part.trace_id, part.spans)]
         return _without(split, cut), cut
 
     async def _keep(self, split: SplitRequest, inbound: Inbound, *, cut: Sequence[str]) -> None:
@@ -472,54 +458,10 @@ def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:
     return replace(split, slices=tuple(part for part in split.slices if part.trace_id not in trace_ids))
 
 
-MOST_ATTRIBUTES: Final = 1_000
-"""Of a span or an event."""
-MOST_EVENTS: Final = 1_000
-MOST_LINKS: Final = 1_000
-MOST_ATTRIBUTE_BYTES: Final = 4 << 20
-
-
-def oversized_in(
-    request: ExportTraceServiceRequest, trace_ids: Iterable[str], *, body_bytes: int
-) -> frozenset[str]:
-    """Return the ids of the traces that have a span beyond the limits.
-
-    ``body_bytes`` is the size of the request: values are measured only if one could be too large.
-    """
-    measure, looked_at = body_bytes > MOST_ATTRIBUTE_BYTES, set(map(bytes.fromhex, trace_ids))
-    return frozenset(
-        span.trace_id.hex()
-        for span in _spans(request)
-        if span.trace_id in looked_at and (_has_too_many(span) or (measure and _has_large_value(span)))
-    )
-
-
-def _has_too_many(span: Span) -> bool:
-    return (
-        len(span.events) > MOST_EVENTS
-        or len(span.links) > MOST_LINKS
-        or any(len(attributes) > MOST_ATTRIBUTES for attributes in _attributes(span))
-    )
-
-
-def _has_large_value(span: Span) -> bool:
-    return span.ByteSize() > MOST_ATTRIBUTE_BYTES and any(
-        attribute.value.ByteSize() > MOST_ATTRIBUTE_BYTES
-        for attributes in _attributes(span)
-        for attribute in attributes
-    )
-
-
 def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             yield from scope_spans.spans
-
-
-def _attributes(span: Span) -> Iterator[Collection[KeyValue]]:
-    yield span.attributes
-    for each in span.events:
-        yield each.attributes
 
 
 def drop_own_scopes(request: ExportTraceServiceRequest) -> int:

@@ -18,20 +18,12 @@ from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
 from ragtrace_collector.store.jobs import (
+    THIS,
     UNDECIDED,
-    add_slice,
-    clear_suspicion,
-    end_look,
-    end_revisions,
-    give_back_job,
-    lease_jobs,
-    look,
-    look_alone,
+    Leases,
     look_up,
-    mark_cut,
     move_answers,
     note_judged,
-    postpone_job,
     revise,
     set_aside,
     settle_trace,
@@ -61,7 +53,6 @@ from ragtrace_collector.store.records import (
     KeptTurn,
     OutboxItem,
     Outcome,
-    QuarantineRecord,
     ReleasedTraces,
     StoredSpans,
     StoreUnavailable,
@@ -88,7 +79,7 @@ class _Full(StoreUnavailable):
     """The store is full; deleting finished work may make room."""
 
 
-class Store(Reports):
+class Store(Leases, Reports):
     """What the collector keeps: spans, jobs, the outbox, the ledger, the index and the rest.
 
     **Transactions.** Every method is one: when it returns, all or nothing of it is durable, also if the
@@ -117,8 +108,8 @@ class Store(Reports):
         forward_to: Sequence[str],
         cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
-        super().__init__(database, cipher)
-        self._commits = commits
+        Leases.__init__(self, commits)
+        Reports.__init__(self, database, cipher)
         self._holds = HeldTraces(sinks=tuple(forward_to), cipher=cipher)
         self._max_bytes = max_bytes
         self._accounts = Accounts()
@@ -194,11 +185,10 @@ class Store(Reports):
                 "INSERT INTO slice (trace_id, payload) VALUES (?, ?)",
                 [(part.trace_id, self._cipher.encrypt(part.payload, part.trace_id)) for part in slices],
             )
-            reopened = frozenset(each for each in ids if add_slice(db, each, now_ns=now_ns))
-            for trace_id in cut:
-                mark_cut(db, trace_id, now_ns=now_ns)
+            counts = [db.execute(_ADD_SLICE, (each, now_ns, db.writer)) for each in ids]
+            db.executemany(_MARK_CUT, [(trace_id, now_ns, now_ns) for trace_id in cut])
             put_in_outbox(db, self._cipher, forward)
-            return reopened
+            return frozenset(each for each, count in zip(ids, counts, strict=True) if count.fetchone()[0] > 1)
 
         while True:
             try:
@@ -256,26 +246,6 @@ class Store(Reports):
             )
 
         return await self._commits.submit(work)
-
-    # Quarantine: which traces are being read, noted before they are.
-
-    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
-        """Note that traces are being read, except suspects, which are returned.
-
-        So are the traces whose last spans came to another process, with ``None``: it has them.
-
-        A look ends with the decision, or with ``end_look``. A trace that is being read when the process
-        crashes becomes a suspect.
-        """
-        return await self._commits.submit(lambda db: look(db, trace_ids))
-
-    async def look_alone(self, trace_id: str) -> bool:
-        """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
-        return await self._commits.submit(lambda db: look_alone(db, trace_id))
-
-    async def end_look(self, trace_ids: Collection[str]) -> None:
-        """Note that traces were read. A suspicion stays until the decision about its trace."""
-        await self._commits.submit(lambda db: end_look(db, trace_ids))
 
     async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
         """Set a trace aside without reading it. Its queued answers end; return how many.
@@ -342,7 +312,7 @@ class Store(Reports):
             note_on_answers(db, trace_id, feedback)
             if is_all:
                 note_unread(db, trace_id, unread)
-            clear_suspicion(db, trace_id)
+            db.execute("DELETE FROM suspect WHERE trace_id = ? AND poison = ''", (trace_id,))
             if held.fetchone():
                 self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
@@ -350,21 +320,6 @@ class Store(Reports):
             return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
         return await self._commits.submit(work, traces=(trace_id,))
-
-    async def take_jobs(
-        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
-    ) -> tuple[Job, ...]:
-        """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
-
-        No job is leased twice at once. Those that have been due longest, or were queued first, are taken;
-        they come in any order. A lease ends with the process. A job that was leased when a process crashed
-        is leased alone: while no other job is leased and no suspect trace is read.
-        """
-
-        def work(db: Db) -> tuple[Job, ...]:
-            return lease_jobs(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
-
-        return await self._commits.submit(work)
 
     async def finish(
         self,
@@ -435,14 +390,14 @@ class Store(Reports):
         """
 
         def work(db: Db) -> None:
-            postpone_job(db, job, due_ns=due_ns, reason=reason, failed=failed)
+            db.execute(
+                "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?,"
+                f" crashes = 0 WHERE {THIS} AND owner IN (0, ?)",
+                (due_ns, reason, int(failed), job.trace_id, job.span_id, db.writer),
+            )
             self._holds.release(db, job.trace_id)
 
         await self._commits.submit(work, traces=(job.trace_id,))
-
-    async def give_back(self, job: Job) -> None:
-        """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
-        await self._commits.submit(lambda db: give_back_job(db, job))
 
     async def is_alone(self) -> bool:
         """Say whether no other collector goes on with what this one leaves."""
@@ -645,6 +600,15 @@ def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
     )
 
 
+_ADD_SLICE: Final = (
+    "INSERT INTO trace (trace_id, last_arrival_ns, slices, owner) VALUES (?, ?, 1, ?)"
+    " ON CONFLICT (trace_id) DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns,"
+    " slices = trace.slices + 1, owner = excluded.owner RETURNING slices"
+)
+_MARK_CUT: Final = (
+    "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, is_cut) VALUES (?, ?, ?, 1)"
+    " ON CONFLICT (trace_id) DO UPDATE SET is_cut = 1"
+)
 _COUNT_DEAD_LETTER: Final = (
     "INSERT INTO dead_letter_sum (writer, reason, number) VALUES (?, ?, 1)"
     " ON CONFLICT (writer, reason) DO UPDATE SET number = dead_letter_sum.number + excluded.number"
@@ -682,8 +646,8 @@ def forget_traces(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
         " ORDER BY settled_ns LIMIT ?",
         (before_ns, _TRACES_AT_ONCE),
     ).fetchall()
-    for (trace_id,) in found:
-        end_revisions(db, trace_id)
+    # later spans make no whole record
+    db.executemany("UPDATE job SET is_past = 1 WHERE trace_id = ?", found)
     for table in ("slice", "trace", "suspect"):
         db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", found)
     forget_carriers(db, found)

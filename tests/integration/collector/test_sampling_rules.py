@@ -21,7 +21,7 @@ from ragtrace_collector.store.ledger import read_screened
 from ragtrace_collector.store.open import database_of
 from tests.integration.cli.program import run
 from tests.integration.collector.running import carriers_in, config_of, request_of
-from tests.integration.collector.stepping import StandingClock
+from tests.integration.collector.stepping import StandingClock, evaluate_next
 from tests.rag_spans import rag_trace, trace_id_of
 
 MINUTE_NS = 60 * 10**9
@@ -45,7 +45,7 @@ async def take(collector: Collector, *traces: tuple[Span, ...]) -> None:
 
 async def judge(collector: Collector, folder: Path) -> Mapping[str, Span]:
     """Judge and deliver what is queued; return all carriers so far, by trace id."""
-    while await collector.pipeline.evaluator.step():
+    while await evaluate_next(collector):
         pass
     for deliverer in collector.pipeline.deliverers:
         await deliverer.step()
