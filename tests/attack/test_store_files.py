@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from ragtrace.answers.port import AnswerFilter
-from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice, parse_request, split_by_trace
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.records import StoreUnavailable
@@ -83,23 +82,6 @@ async def test_nothing_is_acknowledged_into_a_log_that_is_gone(tmp_path: Path, n
         await store.aclose()
 
 
-async def test_what_was_acknowledged_is_saved_from_a_deleted_log(tmp_path: Path) -> None:
-    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
-    store = await Store.open(SqliteFile(path), max_bytes=50 << 20)
-    try:
-        await store.append([part("t1")], forward={}, now_ns=1)
-        path.with_name("store.db-wal").unlink()
-        with pytest.raises(StoreUnavailable, match="written into the store itself"):
-            await store.check()
-        copy.write_bytes(path.read_bytes())  # what a kill would leave
-    finally:
-        await store.aclose()
-    assert stored_traces(copy) == {"t1"}
-
-
-MOST_BYTES = 50 << 20
-
-
 def by_hard_link(store: Path, folder: Path) -> Path:
     link = folder / "hard.db"
     os.link(store, link)
@@ -144,14 +126,6 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
         collector.kill()
     assert len(acknowledged) == 10
     assert stored_traces(store) == set(acknowledged)
-
-
-async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
-    await store.aclose()
-    with pytest.raises(ConfigError, match=r"second name.*VACUUM INTO"):
-        await Store.open(SqliteFile(by_hard_link(path, tmp_path)), max_bytes=MOST_BYTES)
 
 
 ANSWERS = 4

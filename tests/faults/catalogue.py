@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
 
 from tests.backends.postgres_server import Postgres
-from tests.backends.process import eventually
 from tests.faults.disk import FULL, READ_ONLY, Blow, Kind
 from tests.faults.scene import Ground, Grounds, HeldScene, Scene, Tally
 from tests.faults.servers import BackEnd, slow_judge
@@ -58,8 +53,6 @@ class Fault:
     tries: Sequence[Try]
     is_for_all: bool = False
     """Whether it strikes what other tries use, too: then there is one try at a time."""
-    not_tried: str = ""
-    """Why it has no tries."""
 
 
 Made: TypeAlias = Callable[[Grounds], Fault]
@@ -107,31 +100,19 @@ def _clocks(times: int) -> Iterator[Fault]:
 
 def _of_sqlite(times: int) -> Iterator[Fault]:
     strikes: Mapping[str, Strike] = {
-        "no file may grow any more, for a while": _let_no_file_grow,
         "disk full for a while": partial(_set_weather, FULL),
         "disk read-only for a while": partial(_set_weather, READ_ONLY),
         "stopped in order while the disk is full": _stop_while_full,
         "another program locks the store for longer than is waited": _lock,
         "the store's file is moved away, and back": _move,
-        "a second collector on the same store": lambda scene: says(
-            scene.refusal(), "in use by another collector"
-        ),
     }
     for name, strike in strikes.items():
         yield Fault(name=name, tries=[partial(_struck, strike)] * times)
-    yield Fault(name="a store of a newer version", tries=[_newer] * times)
-    yield Fault(
-        name="a damaged page; the backup made meanwhile is restored",
-        tries=[partial(_damaged, seed) for seed in range(8 * times)],
-    )
 
 
 def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
-    for name, strike in {
-        "all connections are cut, again and again": _cut_again_and_again,
-        "a database that may only be read, for a while": _let_only_read,
-    }.items():
-        yield Fault(name=name, tries=[partial(_struck, strike)] * times)
+    name = "all connections are cut, again and again"
+    yield Fault(name=name, tries=[partial(_struck, _cut_again_and_again)] * times)
     killed = partial(_strike_server, signal.SIGQUIT, LASTS_S)
     of_server = {
         "the database is killed, and recovers": partial(_struck, killed),
@@ -140,11 +121,6 @@ def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
     }
     for name, one in of_server.items():
         yield Fault(name=name, tries=[one] * times, is_for_all=True)
-    name = "the disk of the database is full, for a while"
-    if os.geteuid():
-        yield Fault(name=name, tries=(), not_tried="only root can mount a small one")
-    else:
-        yield Fault(name=name, tries=[_database_full] * times)
 
 
 def _struck(strike: Strike, ground: Ground) -> Tally:
@@ -233,15 +209,6 @@ def _asking(judge: str) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def _let_no_file_grow(scene: Scene) -> None:
-    process = scene.victim.process.pid
-    assert process is not None
-    _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
-    time.sleep(LASTS_S)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
-
-
 def _set_weather(name: str, scene: Scene) -> None:
     (scene.folder / name).touch()
     time.sleep(LASTS_S)
@@ -270,53 +237,6 @@ def _move(scene: Scene) -> None:
     away.rename(scene.store)
 
 
-def _newer(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    scene.send(2)
-    scene.stop()
-    _add_to_version(scene.store, 1)
-    before = scene.store.read_bytes()
-    says(scene.refusal(), "another ragtrace")
-    assert scene.store.read_bytes() == before, "a file that was refused was changed"
-    _add_to_version(scene.store, -1)
-    scene.send(2)
-    return scene.account()
-
-
-def _add_to_version(store: Path, number: int) -> None:
-    with closing(sqlite3.connect(store)) as db:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        db.execute(f"PRAGMA user_version={version + number}")
-
-
-def _damaged(seed: int, ground: Ground) -> Tally:
-    scene = Scene(ground, changes={"judge": {"max_concurrency": 1}})
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        time.sleep(0.2)
-    backup = scene.folder / "backup.db"
-    with closing(sqlite3.connect(scene.store)) as db:
-        db.execute("VACUUM INTO ?", (str(backup),))
-    scene.stop()
-    damage_a_page(scene.store, Random(seed))
-    if refusal := scene.refusal():  # there is none where the page held nothing: that does no harm
-        says(refusal, "restore a backup")
-        for companion in scene.store.parent.glob(f"{scene.store.name}-*"):
-            companion.unlink()
-        shutil.move(backup, scene.store)
-    scene.send(2)
-    return scene.account()
-
-
-def damage_a_page(file: Path, random: Random) -> None:
-    page = random.randrange(file.stat().st_size // 4096)
-    with file.open("r+b") as writable:
-        writable.seek(page * 4096)
-        writable.write(random.randbytes(4096))
-
-
 def _server(scene: Scene) -> tuple[Postgres, str]:
     assert isinstance(scene.place, PostgresPlace)
     return scene.place.server, scene.place.url
@@ -335,16 +255,6 @@ def _cut(scene: Scene) -> None:
         " WHERE datname = current_database() AND pid != pg_backend_pid()",
         url,
     )
-
-
-def _let_only_read(scene: Scene) -> None:
-    server, url = _server(scene)
-    for is_read_only in (True, False):
-        server.execute(
-            f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only = {is_read_only}"
-        )
-        _cut(scene)
-        time.sleep(LASTS_S)
 
 
 def _all_killed(ground: Ground) -> Tally:
@@ -373,37 +283,3 @@ def _strike_server(how: signal.Signals, away_s: float, scene: Scene) -> None:
     server.stop(how)
     time.sleep(away_s)
     server.start()
-
-
-def _database_full(ground: Ground) -> Tally:
-    """Keep the tables on a disk of their own, and fill it."""
-
-    def strike(scene: Scene) -> None:
-        filling = disk / "filling"
-        with suppress(OSError), filling.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        eventually(lambda: scene.told[503], what="a sender that is told to try again")
-        filling.unlink()
-
-    assert isinstance(ground.place, PostgresPlace)
-    server, name = ground.place.server, ground.place.url.rpartition("/")[2]
-    disk = server.log.parent / f"disk_{name}"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
-    try:
-        tables = disk / "tables"
-        tables.mkdir()
-        shutil.chown(tables, "postgres")
-        server.execute(f"CREATE TABLESPACE {name} LOCATION '{tables}'")
-        server.execute(f"ALTER DATABASE {name} SET TABLESPACE {name}")
-        tally = _struck(strike, ground)
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        server.execute(f"DROP TABLESPACE {name}")
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
-    return tally
-
-
-def says(refusal: str, what: str) -> None:
-    assert what in refusal, f"it should say {what!r}: {refusal!r}"
