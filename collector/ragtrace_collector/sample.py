@@ -22,7 +22,6 @@ from ragtrace_collector.ledger import FinalOutcome, State
 from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler
 from ragtrace_collector.store.records import (
     Job,
-    Outcome,
     QuarantineReason,
     StoreUnavailable,
     TraceDecided,
@@ -165,7 +164,7 @@ class SampleStage:
             for each in decisions
             if not each.left_out
         ]
-        left_out = [_outcome(each) for each in decisions if each.left_out]
+        left_out = [each for each in decisions if each.left_out]
         may_be_brought_back = bool(left_out) and live.sampler.plan.awaits_feedback
         settled = await self.store.decide_trace(
             trace_id,
@@ -239,14 +238,4 @@ def _job(trace_id: str, decision: Decision, *, record_sha256: str, live: Live) -
         service=decision.service,
         record_sha256=record_sha256,
         revisions_left=live.config.assemble.max_revisions,
-    )
-
-
-def _outcome(decision: Decision) -> Outcome:
-    return Outcome(
-        span_id=decision.span_id,
-        outcome=decision.left_out or State.SAMPLED_OUT,
-        sample=decision.sample,
-        tenant=decision.tenant,
-        service=decision.service,
     )

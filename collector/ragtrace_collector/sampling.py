@@ -292,8 +292,9 @@ class Decision:
 
     span_id: str
     sample: Sample
-    tenant: str
-    service: str
+    """The rule that decided, and its rate."""
+    tenant: str = ""
+    service: str = ""
     left_out: str | None = None
     """The outcome of an answer that is not judged."""
 

@@ -20,13 +20,12 @@ from ragtrace.model import Sample
 from ragtrace.traces.attach import Addition, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, State
-from ragtrace_collector.sampling import SamplingChanges, WindowRow
+from ragtrace_collector.sampling import Decision, SamplingChanges, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
     JudgedInput,
     KeptCarrier,
-    Outcome,
     QuarantineReason,
     tenant_of,
 )
@@ -127,7 +126,7 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         sample = Sample(rule="ratio", rate=0.5, probability=0.5)
         of = {"sample": sample, "tenant": tenant}
         queued = Job(trace_id=trace, span_id=job or "", record_sha256=digest, revisions_left=1, **of)
-        outcomes = [Outcome(span_id=left_out, outcome=end, **of)] if left_out else []
+        outcomes = [Decision(span_id=left_out, left_out=end, **of)] if left_out else []
         now_ns = self.tick()
         self.run(
             self.store.decide_trace(

@@ -13,10 +13,10 @@ from ragtrace.model import Sample
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger import Delivery
+from ragtrace_collector.sampling import Decision
 from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
-    Outcome,
     QuarantineReason,
     QuarantineRecord,
     StoreUnavailable,
@@ -113,7 +113,7 @@ async def test_a_finished_job_is_not_queued_again(store: Store) -> None:
 
 async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Store) -> None:
     await append(store)
-    await settle(store, outcomes=[Outcome(span_id="s1", outcome="sampled_out")])
+    await settle(store, outcomes=[Decision(span_id="s1", sample=SAMPLE, left_out="sampled_out")])
     for brought_back in (1, 0):
         settled = await settle(store, JOB)
         assert settled == TraceDecided(queued=brought_back, ended=0, brought_back=brought_back)

@@ -217,19 +217,6 @@ class Job:
         return trace_id_of(self.trace_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How an answer ended that was never queued."""
-
-    span_id: str
-    outcome: str
-    """A final `State`, with its reason."""
-    sample: Sample | None = None
-    """The rule that decided, and its rate."""
-    tenant: str = ""
-    service: str = ""
-
-
 class JudgedInput(NamedTuple):
     """Which record was judged."""
 

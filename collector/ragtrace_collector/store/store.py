@@ -14,6 +14,7 @@ from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import FinalOutcome, State
+from ragtrace_collector.sampling import Decision
 from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
@@ -52,7 +53,6 @@ from ragtrace_collector.store.records import (
     KeptCarrier,
     KeptTurn,
     OutboxItem,
-    Outcome,
     ReleasedTraces,
     StoredSpans,
     StoreUnavailable,
@@ -268,7 +268,7 @@ class Store(Leases, Reports):
         trace_id: str,
         *,
         jobs: Sequence[Job],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Decision],
         keep_spans: bool,
         now_ns: int,
         slices: int | None = None,
@@ -530,7 +530,7 @@ class Store(Leases, Reports):
             ),
         )
 
-    def _end_unqueued(self, db: Db, trace_id: str, ended: Outcome, *, now_ns: int) -> Rows:
+    def _end_unqueued(self, db: Db, trace_id: str, ended: Decision, *, now_ns: int) -> Rows:
         return db.execute(
             f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN},"
             " state, seen_ns, due_ns, ended_ns, outcome)"
@@ -539,7 +539,13 @@ class Store(Leases, Reports):
             " WHERE job.outcome = 'superseded'",
             (
                 *(trace_id, ended.span_id, self._accounts.of(db, ended.tenant), ended.tenant, ended.service),
-                *(*chosen(ended.sample), now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
+                *(
+                    *chosen(ended.sample),
+                    now_ns,
+                    now_ns,
+                    now_ns,
+                    str(FinalOutcome.of(ended.left_out or State.SAMPLED_OUT)),
+                ),
             ),
         )
 
