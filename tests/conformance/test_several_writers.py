@@ -25,6 +25,7 @@ from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
+from tests.backends.pgbouncer import running_pgbouncer
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
@@ -57,7 +58,13 @@ def server() -> Iterator[Postgres]:
 def test_each_answer_is_settled_and_carried_once_whatever_happens(server: Postgres, tmp_path: Path) -> None:
     url, said = server.new_database(), tmp_path / "said"
     said.mkdir()
-    crew = Crew(url, said)
+    with running_pgbouncer(url) as pooled:
+        run_crew(Crew(pooled, said), said, server)
+    asyncio.run(check_laws(url, server, said_in(said)))
+
+
+def run_crew(crew: Crew, said: Path, server: Postgres) -> None:
+    """Let it work, behind a pooler in transaction mode, while it and the database are hit."""
     try:
         crew.await_all()
         chance = random.Random("all")
@@ -69,7 +76,6 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(server: Postgr
         crew.end()
     finally:
         crew.kill()
-    asyncio.run(check_laws(url, server, said_in(said)))
 
 
 class Crew:

@@ -1,7 +1,7 @@
 """Soak the collector: ``python -m tests.soak --minutes 10``. Ten minutes at night, an hour by hand.
 
 Good RAG traces in every recorded convention, in parts and in any order, late and twice; other traces;
-malformed requests; feedback; a judge that is slow, over its limits and down by turns; a back end that goes
+feedback; a judge that is slow, over its limits and down by turns; a back end that goes
 away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger
 must add up at every look and in the end. Each answer that was sent is looked up: what became of it, and
 whether its own carrier came.
