@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Final
 
 __all__ = ["Disk"]
@@ -58,10 +59,16 @@ class Disk:
         """Return the environment of a process that dies before its sync of this number."""
         return {**self.environment, "POWER_FAILS_AT": str(sync)}
 
-    def after_power_loss(self) -> Mapping[str, bytes]:
-        """Return what was synced of the folder, by path. No process may run any more."""
-        synced = sorted(self._synced(self.root.stat().st_ino))
-        return {name: content.read_bytes() for name, content in synced}
+    def after_power_loss(self, chance: Random, *, luck: float) -> Mapping[str, bytes]:
+        """Return what the folder holds when the power is back, by path. No process may run any more.
+
+        ``luck`` is the share of the blocks that reached the disk though nobody had asked for it: 0 and 1 are
+        what a test of durability may get wrong, and all between is what disks do.
+        """
+        return {
+            name: _in_part(synced.read_bytes(), self._now(name, synced), chance, luck)
+            for name, synced in sorted(self._synced(self.root.stat().st_ino))
+        }
 
     def restore(self, files: Mapping[str, bytes]) -> None:
         """Let the folder hold these files and nothing else."""
@@ -81,3 +88,22 @@ class Disk:
                 continue
             for name, synced in self._synced(int(os.readlink(entry))):
                 yield f"{entry.name}/{name}", synced
+
+    def _now(self, name: str, synced: Path) -> bytes:
+        """Return what a file holds for programs; nothing if another has its name since."""
+        live = self.root / name
+        kept = self.mirror / "files" / str(live.stat().st_ino) if live.is_file() else None
+        return live.read_bytes() if kept and kept.exists() and kept.samefile(synced) else b""
+
+
+def _in_part(synced: bytes, now: bytes, chance: Random, luck: float) -> bytes:
+    if not now:
+        return synced
+    size = len(now) if chance.random() < luck else min(len(synced), len(now))
+    found = bytearray(size)
+    for start in range(0, size, _BLOCK_BYTES):
+        end = min(size, start + _BLOCK_BYTES)
+        source = now if chance.random() < luck else synced
+        block = source[start:end]
+        found[start : start + len(block)] = block
+    return bytes(found)
