@@ -341,33 +341,7 @@ _MOST_WAITING: Final = 100_000
 """Kept feedback on answers that are not here yet."""
 
 
-class Known(NamedTuple):
-    """What the index knows of an answer before it is put there."""
-
-    names: tuple[str, ...]
-    stream: Rows
-    others: Rows
-    """Of its trace."""
-    feedback: Rows
-    """Feedback that waits for it."""
-
-
-def ask(db: Db, summary: AnswerSummary) -> Known:
-    """Ask what `put` looks at, some time before it.
-
-    Raises:
-        ValueError: an id of its key is not hexadecimal.
-    """
-    names, trace_id = names_of(summary), hex_of(summary.key.trace_id, 32)
-    return Known(
-        names=names,
-        stream=db.execute(FIND_STREAM, names),
-        others=db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (trace_id,)),
-        feedback=db.execute(_WAITING, _waiting_key(summary.key)),
-    )
-
-
-def put(db: Db, summary: AnswerSummary, seal: Seal = as_it_is, known: Known | None = None) -> None:
+def put(db: Db, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
     """Add an answer, or replace what its carrier said before.
 
     The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
@@ -375,9 +349,11 @@ def put(db: Db, summary: AnswerSummary, seal: Seal = as_it_is, known: Known | No
     Raises:
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
-    known = known or ask(db, summary)
-    key, waiting, others = _waiting_key(summary.key), known.feedback.fetchall(), known.others.fetchone()
-    stream, tenant = stream_of(db, known.names, known.stream)
+    names, key = names_of(summary), _waiting_key(summary.key)
+    known = db.execute(FIND_STREAM, names)
+    of_trace = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (key[0],))
+    waiting, others = db.execute(_WAITING, key).fetchall(), of_trace.fetchone()
+    stream, tenant = stream_of(db, names, known)
     row, scores = row_of(summary, tenant=tenant, stream=stream, seal=seal), scores_of(summary)
     if waiting:
         db.execute("DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ?", key)

@@ -120,7 +120,7 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
 def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
     """Say of each topic of spans or dead letters whether it is there, and deletes what is old."""
     with needs_extra("kafka"):
-        from ragtrace_collector.receive.kafka_client import topic_states
+        from ragtrace_collector.receive.kafka import topic_states
 
     names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
     try:

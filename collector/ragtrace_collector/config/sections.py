@@ -57,7 +57,7 @@ from ragtrace_collector.config.values import (
     nanoseconds,
 )
 
-_RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant", "neighbour")
+_RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant")
 _CONDITIONS: Final = (
     "service",
     "status",
@@ -146,17 +146,6 @@ class SampleLimitConfig(Section):
         return self
 
 
-class FollowUpConfig(Section):
-    """Which answers are judged because another was found low."""
-
-    below: float = Field(gt=0, le=1)
-    metric: str | None = None
-    same: tuple[Literal["session", "chunks", "prompt_version"], ...] = Field(
-        default=("session", "chunks", "prompt_version"), min_length=1
-    )
-    most: int = Field(default=20, gt=0, le=1_000)
-
-
 class SuspicionRateConfig(Section):
     """A rate that rises with an answer's suspicion."""
 
@@ -175,7 +164,6 @@ class SampleConfig(Section):
     tenant_floor: int | None = Field(default=None, gt=0)
     """How many answers of each tenant are judged an hour at least."""
     limit: SampleLimitConfig | None = None
-    neighbours: FollowUpConfig | None = None
 
     @field_validator("rules")
     @classmethod

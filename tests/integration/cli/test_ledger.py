@@ -17,7 +17,8 @@ from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.model import Sample
 from ragtrace.process import SystemClock
 from ragtrace_collector.ledger import State
-from ragtrace_collector.store.records import Job, Outcome
+from ragtrace_collector.sampling import Decision
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run, start
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -37,7 +38,7 @@ async def store(store: Store) -> Store:
     await end(store, State.JUDGED, now_ns=now_ns - 2 * HOUR_NS)
     await settle(store, "b", service="search", now_ns=now_ns)
     await end(store, State.FAILED.because("judge_timeout"), now_ns=now_ns)
-    left_out = Outcome(span_id="s", outcome=State.FILTERED, sample=DROP, service="shop")
+    left_out = Decision(span_id="s", sample=DROP, service="shop", left_out=State.FILTERED)
     await store.decide_trace("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
     await settle(store, "d", service="shop", now_ns=now_ns)
     return store

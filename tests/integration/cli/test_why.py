@@ -18,7 +18,8 @@ from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger import State
-from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, Outcome
+from ragtrace_collector.sampling import Decision
+from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier
 from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -132,7 +133,7 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: Store, path: 
 
 async def test_an_answer_that_was_left_out_tells_by_which_rule(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
-    left_out = Outcome(span_id=ANSWER, outcome=State.SAMPLED_OUT, sample=SAMPLE)
+    left_out = Decision(span_id=ANSWER, sample=SAMPLE, left_out=State.SAMPLED_OUT)
     await store.decide_trace(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
     told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "sampled_out no rule chose it" in told.replace(":", "")
