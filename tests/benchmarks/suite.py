@@ -37,7 +37,6 @@ BENCHMARKS: Final = (
     _benchmark("visible", "collector.visible"),
     _benchmark("traffic", "collector.traffic"),
     _benchmark("backfill", "backfill.measure"),
-    _benchmark("answer_index", "answer_index.measure"),
     _benchmark("judge_cost", "judge_cost.measure"),
 )
 """Imported when they are run."""

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from ragtrace import semconv
 from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.index_rows import Known, note_feedback, put
 from ragtrace.answers.index_rows import forget as forget_index_rows
+from ragtrace.answers.index_rows import note_feedback, put
 from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
@@ -209,15 +209,14 @@ def _superseding(carrier: str) -> dict[str, str]:
 _RECORD: Final = TypeAdapter(RagRecord)
 _ALL: Final = 1 << 62
 _ROWS_AT_ONCE: Final = 200
-"""A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
-def keep_answer(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher, known: Known | None) -> None:
+def keep_answer(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary, cipher.encrypt, known)
+    put(db, summary, cipher.encrypt)
     record = None if kept.record is None else cipher.encrypt(_packed(kept.record), job.trace_id)
     db.execute(
         "INSERT INTO kept_carrier (trace_id, carrier, span_id, supersedes, payload, record, tenant)"

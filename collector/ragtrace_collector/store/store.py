@@ -8,10 +8,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ragtrace.answers import index_rows as index
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.index_rows import Known
-from ragtrace.answers.sums import fold
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
@@ -87,8 +84,6 @@ _ROOM_TO_HOLD: Final = 0.8
 """The share of ``max_bytes`` beyond which no more traces are held."""
 _ROOM_FOR_CONTENT: Final = 0.75
 """The share of ``max_bytes`` beyond which judged answers lose their content: the rest is for work."""
-_SUMS_AT_ONCE: Final = 4
-"""Hours or days of the index that are summed in one transaction: a day of 10,000 answers takes 0.1 s."""
 
 
 class _Full(StoreUnavailable):
@@ -411,11 +406,9 @@ class Store(Reports):
         """
         ended = FinalOutcome.of(outcome)
         asked: list[Rows] = []
-        known: list[Known] = []
 
         def ask(db: Db) -> None:
             asked[:] = ask_lease(db, job), self._holds.ask(db, job.trace_id)
-            known[:] = [index.ask(db, kept.summary)] if kept else []
 
         def work(db: Db) -> bool | None:
             lease, held = asked
@@ -436,7 +429,7 @@ class Store(Reports):
                 said_by = job.span_id if is_added else carrier
                 note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                keep_answer(db, job, kept, self._cipher, *known)
+                keep_answer(db, job, kept, self._cipher)
             if turn is not None:
                 add_turn(db, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
@@ -557,7 +550,6 @@ class Store(Reports):
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
         if not keeps_content:
             await self._all_of(forget_content)
             await self._all_of(forget_questions)

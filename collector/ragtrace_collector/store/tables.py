@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index_rows import INDEX_TABLES
 
-VERSION: Final = 18
+VERSION: Final = 19
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
