@@ -37,6 +37,9 @@ _QUADRANT: Final = {
 """Labels of chunk precision and of faithfulness."""
 
 
+# SQLite takes the tables of a CROSS JOIN in this order: the rows of a scope first, then their scores.
+
+
 def _number(condition: str) -> str:
     return f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END)"
 
@@ -80,9 +83,10 @@ def quadrant(db: Db, scope: TrafficScope) -> Quadrant | None:
     rows = in_scope(scope)
     found = db.execute(
         "SELECT precise.label, faithful.label, count(*) FROM answer_row"
-        " JOIN answer_score AS precise ON precise.answer = id AND precise.metric = 'chunk_precision'"
-        " JOIN answer_score AS faithful ON faithful.answer = id AND faithful.metric = 'faithfulness'"
-        f" WHERE {rows.sql} GROUP BY precise.label, faithful.label",
+        " CROSS JOIN answer_score AS precise CROSS JOIN answer_score AS faithful"
+        " WHERE precise.answer = id AND precise.metric = 'chunk_precision'"
+        " AND faithful.answer = id AND faithful.metric = 'faithfulness'"
+        f" AND {rows.sql} GROUP BY precise.label, faithful.label",
         rows.values,
     )
     counted = {(precise, faithful): number for precise, faithful, number in found.fetchall()}
@@ -102,7 +106,7 @@ def metrics(db: Db, scope: TrafficScope) -> Sequence[str]:
     rows = in_scope(scope)
     found = db.execute(
         f"{_NAMED} SELECT name FROM named WHERE EXISTS (SELECT 1 FROM answer_row"
-        f" JOIN answer_score ON answer = answer_row.id AND metric = name WHERE {rows.sql})",
+        f" CROSS JOIN answer_score WHERE answer = id AND metric = name AND {rows.sql})",
         rows.values,
     )
     return sorted((name for (name,) in found.fetchall()), key=first_faithfulness)
@@ -140,7 +144,7 @@ def trend(db: Db, metric: str, scope: TrafficScope, *, period_ns: int) -> Metric
     found = db.execute(
         f"SELECT start_ns, {', '.join(_MOMENTS.values())} FROM"
         f" (SELECT time_ns / {period_ns} * {period_ns} AS start_ns, {_columns(_OF_TRACE)} FROM answer_row"
-        f" JOIN answer_score ON answer = answer_row.id AND metric = ? WHERE {rows.sql}"
+        f" CROSS JOIN answer_score WHERE answer = id AND metric = ? AND {rows.sql}"
         " GROUP BY 1, trace_id, tenant) AS of_trace GROUP BY start_ns ORDER BY start_ns",
         (clean(metric), *rows.values),
     )
