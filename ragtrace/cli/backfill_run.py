@@ -42,9 +42,8 @@ from ragtrace.cli.backfill import (
     is_file,
 )
 from ragtrace.cli.judging import (
+    LeftOutRows,
     Reports,
-    TranscriptFile,
-    UnreadableParts,
     ending_of,
     ending_of_pilot,
     introduce,
@@ -61,7 +60,6 @@ from ragtrace.cli.render import (
     open_console,
     print_json,
     rough_duration,
-    share_bar,
     talk,
     utc,
 )
@@ -96,7 +94,6 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         UsageError: options do not go together.
         ConfigError: one of them is wrong.
     """
-    transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
     most = cost.budget
     limit = Limit.of(calls=most.max_calls, tokens=most.max_tokens, usd=most.max_cost)
     budget = BackfillBudget(limit=limit, shared=most.shared)
@@ -106,8 +103,11 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
     chosen = judging.chosen()
     spec = _in_batches(chosen.spec, path, judging.batch.poll_s) if judging.batch.wanted else chosen.spec
     _check(read, cost, output)
-    evaluator = transcript.recorded(_opened(spec, budget), spec.metrics)
-    bar = ProgressBar(
+    evaluator = _opened(spec, budget)
+    links = chosen.config.ui.links
+    reports = Reports.of(output.reports, source=read.source, evaluator=evaluator, links=links)
+    evaluator = reports.recorded(evaluator, spec.metrics)
+    line = ProgressLine(
         spent=lambda: budget.told(evaluator),
         waiting_for=lambda: budget.waiting_for,
         is_wanted=not output.json.wanted,
@@ -124,15 +124,12 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         asks=not cost.dry_run and must_agree(read.source, is_agreed=cost.is_agreed, is_free=free),
         attach=_attach_options(chosen, output, read.source),
         sessions=_sessions(read, chosen),
-        bar=bar,
+        line=line,
         progress_path=path,
     )
-    links = chosen.config.ui.links
-    reports = Reports.of(output.reports, source=read.source, evaluator=evaluator, links=links)
-    report, preview = _carried_out(run, reports, transcript, dry_run=cost.dry_run)
-    is_whole = reports.is_whole and transcript.is_whole and not run.faults.number
+    report, preview = _carried_out(run, reports, dry_run=cost.dry_run)
+    is_whole = reports.is_whole and not run.left_out.exit_code()
     print_report(report, preview, prices=evaluator.prices, dry_run=cost.dry_run, as_json=output.json.wanted)
-    run.faults.tell_rest()
     if cost.dry_run and preview:
         return exit_code_of(preview) or int(not is_whole)
     return _exit_code(report, is_whole=is_whole)
@@ -212,17 +209,15 @@ def _selection(read: ReadOptions, chosen: ChosenEvaluator) -> Selection:
     )
 
 
-def _carried_out(
-    run: _Run, reports: Reports, transcript: TranscriptFile, *, dry_run: bool
-) -> tuple[BackfillReport, DryRun | None]:
-    listeners, metrics = (transcript.keep, reports.add), run.evaluator.metrics
+def _carried_out(run: _Run, reports: Reports, *, dry_run: bool) -> tuple[BackfillReport, DryRun | None]:
     with reports:
         if dry_run:
-            preview = process.run(run.preview(answer_listener(listeners, metrics, None)))
+            preview = process.run(run.preview(reports.add))
             reports.end(ending_of_pilot(preview))
             return preview.report, preview
-        console = None if run.output.json.wanted else run.bar.console()
-        report, estimated = process.run(run.carry_out(answer_listener(listeners, metrics, console)))
+        console = None if run.output.json.wanted else run.line.console()
+        on_evaluated = answer_listener(reports, run.evaluator.metrics, console)
+        report, estimated = process.run(run.carry_out(on_evaluated))
         reports.end(ending_of(report, told=reports.answers))
         return report, estimated
 
@@ -262,9 +257,9 @@ class _Run:
     """Somebody must agree before anything is spent."""
     attach: AttachOptions
     sessions: SessionSettings | None
-    bar: ProgressBar
+    line: ProgressLine
     progress_path: Path
-    faults: UnreadableParts = field(default_factory=UnreadableParts)
+    left_out: LeftOutRows = field(default_factory=LeftOutRows)
 
     async def preview(self, on_evaluated: OnEvaluated) -> DryRun:
         """Say what would be done."""
@@ -307,9 +302,9 @@ class _Run:
                 if not run.stop.is_set():
                     agree(preview, self.evaluator.prices, asks=self.asks)
                 selection = replace(selection, limit=preview.left_of(selection.limit))
-                self.bar.total = preview.to_judge
-            self.bar.share = share_of(reader, selection.query)
-            with _stopped_by_ctrl_c(run), self.bar.shown():
+                self.line.total = preview.to_judge
+            self.line.share = share_of(reader, selection.query)
+            with _stopped_by_ctrl_c(run), self.line.shown():
                 report = await library.backfill(
                     reader,
                     sink,
@@ -335,13 +330,13 @@ class _Run:
             progress = opened.enter_context(Progress(self.progress_path))
             leaves = batches_of(self.evaluator.judge) is not None  # its answers may take a day
             run = ResumableRun(
-                progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch
+                progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.line.watch
             )
             run = await opened.enter_async_context(self.budget.opened(run))
             found = open_reader(
                 self.read.source,
                 access=access(self.read.headers),
-                on_fault=self.faults.tell,
+                on_fault=self.left_out.row_refused,
                 sleep=run.pause,
             )
             reader = await opened.enter_async_context(aclosing(found))
@@ -598,22 +593,16 @@ def _range(interval: EstimateRange | None, write: Callable[[float], str], *, bas
 
 _MOST_SHOWN: Final = 20
 _MOST_NAMED: Final = 10
-_REFRESH_HZ: Final = 4
-_WIDEST: Final = 20
-_UNITS: Final = ((3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 
 
-def answer_listener(
-    listeners: Sequence[OnEvaluated], metrics: Sequence[Metric], console: Console | None
-) -> OnEvaluated:
-    """Return what tells everyone of an answer, and writes its row if there is a console."""
+def answer_listener(reports: Reports, metrics: Sequence[Metric], console: Console | None) -> OnEvaluated:
+    """Return what tells the reports of an answer, and writes its row if there is a console."""
     table = console and OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
 
     def tell(answer: JudgedAnswer) -> None:
-        for listener in listeners:
-            listener(answer)
+        reports.add(answer)
         if table:
             table.print_evaluation(answer.record, answer.evaluation)
 
@@ -711,46 +700,7 @@ async def report_not_found(reader: TraceReader, query: TraceQuery | None, report
     talk(f"no trace was found from {utc(query.since_ns)} to {utc(query.until_ns)}: {why}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
-    """What the line tells."""
-
-    done: int
-    """Answers that are judged, failed, or had nothing to judge."""
-    total: int | None
-    """How many there will be, if it is known."""
-    share: float | None
-    """How much of the source is done, from 0 to 1, if it is known."""
-    seconds: float
-    """Since the run began."""
-    spent: str
-    """Money or tokens, in words; empty where nothing is spent."""
-    waiting_for: int = 0
-    """Live answers that go first."""
-
-    @property
-    def share_done(self) -> float | None:
-        """How much of the run is done, from 0 to 1, if anything tells."""
-        share = self.done / self.total if self.total else self.share
-        return None if share is None else min(1.0, max(0.0, share))
-
-
-def bar_line(gauge: Gauge, *, width: int) -> str:
-    """Write the line, in no more than so many columns: what matters least is left out first."""
-    share = gauge.share_done
-    counted = f"{gauge.done:,} of {gauge.total:,}" if gauge.total else f"{gauge.done:,} judged"
-    pace = f"{gauge.done / gauge.seconds:.1f}/s" if gauge.done and gauge.seconds else ""
-    if gauge.waiting_for:
-        pace = f"waiting for {gauge.waiting_for:,} live"
-    text = " · ".join(filter(None, (counted, pace, gauge.spent, _left(gauge.seconds, share))))
-    if share is None:
-        return text[:width]
-    room = min(_WIDEST, width - len(text) - len("100%  "))
-    drawn = f"{share_bar(share, room)} " if room >= _WIDEST // 4 else ""
-    return f"{share:4.0%} {drawn}{text}"[:width]
-
-
-class ProgressBar:
+class ProgressLine:
     """Shows how far a run is, on a terminal; everywhere else it shows nothing."""
 
     def __init__(self, *, spent: Callable[[], str], waiting_for: Callable[[], int], is_wanted: bool) -> None:
@@ -786,27 +736,26 @@ class ProgressBar:
         from rich.live import Live
         from rich.text import Text
 
-        self._began, width = time.monotonic(), self._console.width - 1
+        self._began = time.monotonic()
         line = Live(
             console=self._console,
-            get_renderable=lambda: Text(bar_line(self._gauge(), width=width), no_wrap=True),
-            refresh_per_second=_REFRESH_HZ,
+            get_renderable=lambda: Text(self._line(), no_wrap=True, overflow="ellipsis"),
             transient=True,
             redirect_stdout=False,
         )
         with line:
             yield
 
-    def _gauge(self) -> Gauge:
+    def _line(self) -> str:
         ledger = self._ledger
-        return Gauge(
-            done=ledger.judged + sum([*ledger.failed.values(), *ledger.ineligible.values()]),
-            total=self.total,
-            share=self.share(ledger),
-            seconds=time.monotonic() - self._began,
-            spent=self._spent(),
-            waiting_for=self._waiting_for(),
-        )
+        done = ledger.judged + sum([*ledger.failed.values(), *ledger.ineligible.values()])
+        share = done / self.total if self.total else self.share(ledger)
+        pace = f"{done / (time.monotonic() - self._began):.1f}/s"
+        if waiting := self._waiting_for():
+            pace = f"waiting for {waiting:,} live"
+        part = "" if share is None else f"{min(1.0, share):.0%}"
+        counted = f"{done:,} of {self.total:,}" if self.total else f"{done:,} judged"
+        return " · ".join(filter(None, (part, counted, pace, self._spent())))
 
 
 def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCounts], float | None]:
@@ -815,12 +764,3 @@ def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCoun
         return lambda _: getattr(reader, "share_read", None)
     since_ns, length_ns = query.since_ns, query.until_ns - query.since_ns
     return lambda ledger: max(0, ledger.reached_ns - since_ns) / length_ns
-
-
-def _left(seconds: float, share: float | None) -> str:
-    """Say how long it will take as it goes, where that can be said."""
-    if not share or share >= 1:
-        return ""
-    left_s = seconds * (1 - share) / share
-    unit_s, unit = next((each for each in _UNITS if left_s >= each[0]), _UNITS[-1])
-    return f"{left_s / unit_s:.0f} {unit} left"

@@ -28,7 +28,6 @@ from ragtrace.cli.evaluate import (
 from ragtrace.cli.judging import (
     LeftOutRows,
     Reports,
-    TranscriptFile,
     in_background,
     introduce,
     is_free,
@@ -75,14 +74,14 @@ def evaluate_file(
     """
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is not a file: name a file of JSON lines, or - for standard input")
-    transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
     at_once = judging.concurrency
     only = ("judge", "evaluate", "extract", "ui")
     chosen = judging.judge.evaluator(measure.metrics, max_concurrency=at_once, only=only)
-    evaluator = transcript.recorded(chosen.spec.open(), chosen.spec.metrics)
+    evaluator = chosen.spec.open()
     introduce(evaluator.judge)
     left_out = LeftOutRows()
     reports = Reports.of(output.reports, source=path, evaluator=evaluator, links=chosen.config.ui.links)
+    evaluator = reports.recorded(evaluator, chosen.spec.metrics)
     show: Callable[[RagRecord, Evaluation], None] = partial(_print_json_lines, evaluator.prices)
     if not output.json.wanted:
         show = OutcomeTable(open_console(), metrics=evaluator.metrics).print_evaluation
@@ -110,7 +109,6 @@ def evaluate_file(
         calls += answer.evaluation.usage.calls
         for outcome in answer.evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
-        transcript.keep(answer)
         reports.add(answer)
         show(answer.record, answer.evaluation)
 
@@ -122,8 +120,7 @@ def evaluate_file(
         _print_summary(tallies.values(), calls)
     for judge in evaluator.judges:
         report_usage(judge, evaluator.prices)
-    is_whole = reports.is_whole and transcript.is_whole
-    code = _exit_code(tallies.values(), output.fail_under) or int(not is_whole)
+    code = _exit_code(tallies.values(), output.fail_under) or int(not reports.is_whole)
     return left_out.exit_code() or code
 
 
@@ -131,7 +128,7 @@ def _records(path: str, rules: ExtractRules, left_out: LeftOutRows) -> AsyncGene
     """Return the records of a file, or those in its traces."""
     if path != _STDIN and holds_traces(path):
         return _records_in_traces(path, rules, left_out)
-    return in_background(partial(read_records, path, notices=left_out))
+    return in_background(read_records(path, notices=left_out))
 
 
 async def _records_in_traces(

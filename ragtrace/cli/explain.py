@@ -29,7 +29,7 @@ from ragtrace.errors import InputError, ReadError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.cli.judging import UnreadableParts
+    from ragtrace.cli.judging import LeftOutRows
     from ragtrace.model import Chunk, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote
@@ -85,13 +85,12 @@ def explain(what: str, options: SourceOptions) -> None:
     """
     import asyncio
 
-    from ragtrace.cli.judging import UnreadableParts
+    from ragtrace.cli.judging import LeftOutRows
 
     config = options.config.read(only=("extract", "store"), needs_secrets=False)
-    faults = UnreadableParts()
+    faults = LeftOutRows()
     found = _find(what, options, config, faults)
     asyncio.run(_explain(found, config, as_json=options.json.wanted))
-    faults.tell_rest()
     if faults.number:
         raise InputError(f"{many(faults.number, 'part')} of {what} cannot be read and is not shown")
 
@@ -119,7 +118,7 @@ async def _explain(found: _Found, config: CollectorConfig, *, as_json: bool) -> 
         talk("no spans: this is not a file of traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: UnreadableParts) -> _Found:
+def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: LeftOutRows) -> _Found:
     """Tell files from trace ids.
 
     Raises:
@@ -139,7 +138,7 @@ def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: Un
     path = what.removeprefix("otlp-file:")
     if not Path(path).is_file():
         raise InputError(f"{what!r} is neither a file nor a trace id of 32 hex digits")
-    return _Found(reader=OtlpFileReader(path, on_fault=faults.tell))
+    return _Found(reader=OtlpFileReader(path, on_fault=faults.row_refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,12 +105,6 @@ def shortened(line: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def share_bar(share: float, width: int) -> str:
-    """Draw a share from 0 to 1."""
-    full = round(share * width)
-    return f"{'━' * full}{'─' * (width - full)}"
-
-
 def _shown(char: str) -> str:
     if char in "\n\t":
         return char

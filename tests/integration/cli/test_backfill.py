@@ -28,7 +28,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from ragtrace import semconv
 from ragtrace.backends import open_sink
 from ragtrace.backfill import Progress
-from ragtrace.cli.backfill_run import OVER_BUDGET, Gauge, bar_line
+from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import decode, decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
@@ -348,23 +348,6 @@ def test_files_that_are_cut_off_or_no_otlp_are_told_and_the_rest_is_judged(
     assert "1.jsonl, line 4" in outcome.said
     assert "2.jsonl.gz: cannot be decompressed to its end" in outcome.said
     assert "3.jsonl, line 1" in outcome.said
-
-
-@pytest.mark.parametrize(
-    ("gauge", "line"),
-    [
-        (
-            Gauge(done=1234, total=3000, share=0.9, seconds=100.0, spent="$0.12 of $5.00"),
-            " 41% ━━━━━━━━──────────── 1,234 of 3,000 · 12.3/s · $0.12 of $5.00 · 2 min left",
-        ),
-        (
-            Gauge(done=3, total=None, share=0.001, seconds=20.0, spent="$0.01", waiting_for=12),
-            "  0% ──────────────────── 3 judged · waiting for 12 live · $0.01 · 6 h left",
-        ),
-    ],
-)
-def test_the_line_tells_what_is_known(gauge: Gauge, line: str) -> None:
-    assert bar_line(gauge, width=79) == line
 
 
 @pytest.mark.slow
