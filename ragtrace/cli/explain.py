@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -199,26 +200,12 @@ def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:
 
 
 def _record_json(record: RagRecord) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "question": record.question,
-        "contexts": [
-            {
-                "id": chunk.id,
-                "text": chunk.text,
-                "score": chunk.score,
-                "span_id": chunk.span_id,
-                "shown_chars": _shown_chars(record, chunk),
-            }
-            for chunk in record.chunks
-        ],
-        **{name: getattr(record, name) for name in _AS_THEY_ARE},
-        **{name: [asdict(each) for each in getattr(record, name)] for name in _LISTED},
-    }
+    from ragtrace.answers.rows import to_json
 
-
-_AS_THEY_ARE: Final = ("answer", "reference", "retrieval_query", "model", "session_id", "conversation_id")
-_LISTED: Final = ("provider_citations", "provenance", "passed_over", "gaps")
+    told: dict[str, Any] = json.loads(to_json(record))
+    shown = [_shown_chars(record, chunk) for chunk in record.chunks]
+    chunks = zip(told.pop("chunks"), shown, strict=True)
+    return {**told, "contexts": [{**chunk, "shown_chars": chars} for chunk, chars in chunks]}
 
 
 def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
