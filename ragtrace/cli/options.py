@@ -366,8 +366,7 @@ class ConfigOptions:
             if only and section in _SECTIONS and section not in only:
                 raise click.UsageError(f"--set {key}: this command reads {', '.join(only)}, not {section}")
         if self.path is not None:
-            context = click.get_current_context(silent=True)  # a worker has none: its supervisor has looked
-            if context and (given := given_beside_configuration(context)):
+            if given := given_beside_configuration(click.get_current_context()):
                 raise click.UsageError(
                     f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}, or"
                     " change a key of it with --set"
