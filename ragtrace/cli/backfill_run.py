@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -60,6 +60,7 @@ from ragtrace.cli.render import (
     open_console,
     print_json,
     rough_duration,
+    shortened,
     talk,
     utc,
 )
@@ -591,7 +592,7 @@ def _range(interval: EstimateRange | None, write: Callable[[float], str], *, bas
     return likely if low == high else f"{likely} ({low} to {high})"
 
 
-_MOST_SHOWN: Final = 20
+_MOST_CHARS: Final = 700
 _MOST_NAMED: Final = 10
 
 OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
@@ -635,51 +636,26 @@ def print_report(
 
 
 def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
-    labels = f" ({', '.join(f'{label} {number}' for label, number in sorted(report.labels.items()))})"
-    yield f"traces   {report.traces} read, {report.without_record} of them without a RAG call"
-    if report.unreadable:
-        yield f"         {by_kind(report.unreadable)} could not be read"
-    if report.not_found:
-        yield f"         not found: {_some(report.not_found)}"
-    if report.unread:
-        yield f"         not readable: {_some(report.unread)}"
-    if report.cut_windows:
-        yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
-    yield f"records  {report.records}, of these:"
-    yield f"  judged             {report.judged}{labels if report.labels else ''}"
-    yield f"  ineligible         {by_kind(report.ineligible)}"
-    yield f"  failed             {by_kind(report.failed)}"
-    yield f"  sampled out        {report.sampled_out}"
-    yield f"  already evaluated  {report.already_evaluated}"
-    if report.left or report.is_stopped:
-        yield f"  left               {report.left}"
-    yield from _session_lines(report)
+    """Yield the counts that are not zero, in their order, then what it took."""
+    for each in fields(BackfillReport):
+        value = getattr(report, each.name)
+        if each.name in _NO_COUNTS or not (value or each.name in _ALWAYS_TOLD):
+            continue
+        told = by_kind(value) if isinstance(value, Mapping) else str(value)
+        if isinstance(value, list):
+            told = shortened(", ".join(value), _MOST_CHARS)
+        if each.name == "judged" and report.labels:
+            told += f" ({by_kind(report.labels).partition(' (')[2]}"
+        yield f"{each.name.replace('_', ' '):<18} {told}"
     if dry_run:
         yield "dry run: nothing was sent; `judged` are those that would be"
         return
     usage = report.usage
-    yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
-    yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
+    yield f"{'calls':<18} {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
 
 
-def _session_lines(report: BackfillReport) -> Iterator[str]:
-    other = (
-        (report.sessions_known, "judged before"),
-        (report.sessions_open, "not over yet"),
-        (report.sessions_left, "left"),
-    )
-    told = [f"{number} {what}" for number, what in other if number]
-    if report.sessions_failed:
-        told.append(f"failed {by_kind(report.sessions_failed)}")
-    if report.sessions or told:
-        labels = ", ".join(f"{label} {number}" for label, number in sorted(report.sessions.items()))
-        judged = f"{sum(report.sessions.values())} judged{f' ({labels})' if labels else ''}"
-        yield f"sessions {', '.join((judged, *told))}"
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _MOST_SHOWN} more" if len(ids) > _MOST_SHOWN else ""
-    return f"{', '.join(ids[:_MOST_SHOWN])}{more}"
+_NO_COUNTS: Final = ("labels", "usage", "is_stopped", "over_budget", "broken_off")
+_ALWAYS_TOLD: Final = ("traces", "records", "judged", "failed", "sent")
 
 
 async def report_not_found(reader: TraceReader, query: TraceQuery | None, report: BackfillReport) -> None:

@@ -245,8 +245,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
 def _names_metrics(scoring: RescoreOptions) -> bool:
     passes, config = scoring.passes, scoring.judge.config
     rules = (passes.names, passes.threshold, passes.pass_when, scoring.profile)
-    given = (*rules, config.path, scoring.metric_options or None)
-    return any(one is not None for one in given) or any(
+    return any(one is not None for one in (*rules, config.path)) or any(
         key.startswith("evaluate.") for key, _ in config.changes
     )
 
@@ -262,11 +261,10 @@ def _metrics(kept: TranscriptRecord, scoring: RescoreOptions) -> list[dict[str, 
             for each in ran
             for given in passes.metrics()
         ]
-    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
     criteria = {
         each.name: {"criterion": each.options["criterion"]} for each in ran if "criterion" in each.options
     }
-    return [{**each, **options, **criteria.get(each["name"], {})} for each in chosen]
+    return [{**each, **criteria.get(each["name"], {})} for each in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

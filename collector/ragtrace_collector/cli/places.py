@@ -198,7 +198,7 @@ async def open_place(
         clock=clock,
         service=place.service,
         access=given,
-        on_progress=_Progress(),
+        on_progress=_tell_end,
         rules=config.extract.opened(),
         **({} if pause_s is None else {"pause_s": pause_s}),
     )
@@ -206,16 +206,6 @@ async def open_place(
         yield OpenedPlace(place=found, search=search)
 
 
-class _Progress:
-    """Says at every tenth of a search how far it is."""
-
-    def __init__(self) -> None:
-        self._tenths = 0
-
-    def __call__(self, progress: SearchProgress) -> None:
-        tenths = int(progress.share * 10)
-        if progress.is_done:
-            talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
-        elif tenths > self._tenths:
-            talk(f"Searched {10 * tenths} %: {many(progress.answers, 'evaluation')} so far")
-        self._tenths = tenths
+def _tell_end(progress: SearchProgress) -> None:
+    if progress.is_done:
+        talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
