@@ -145,7 +145,6 @@ def test_a_trace_id_that_the_source_does_not_have_is_exit_code_1(source: str) ->
     [
         (("--since", "yesterday"), "write how long ago (2h, 7d) or a date"),
         (("--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
-        (("--min-age", "99999999999d"), "write a duration of at most 3650d"),
         (("--tag", "error"), "write KEY=VALUE"),
         (("--traceql", "{}", "--service", "shop"), "--traceql replaces"),
         (("--trace-id", "ab", "--since", "1h"), "leave out the options that search for them"),
@@ -282,11 +281,8 @@ def test_a_window_that_the_server_cuts_is_told_and_the_rest_is_judged(search: An
             HttpAnswer(status=302, headers={"location": "https://login/?next=x"}),
             "redirects to login, which is not followed: is this the",
         ),
-        (HttpAnswer(status=502, body=b"<html>"), "answered 502 with a web page"),
-        (HttpAnswer(body=b"hello"), "is not JSON"),
-        (HttpAnswer(status=404), "is this"),
     ],
-    ids=["401", "login page", "redirect", "proxy", "no JSON", "elsewhere"],
+    ids=["401", "login page", "redirect"],
 )
 def test_a_wrong_address_or_login_is_told_and_nothing_is_judged(
     search: Any, answer: HttpAnswer, told: str, monkeypatch: pytest.MonkeyPatch
@@ -508,7 +504,6 @@ def traces(tmp_path: Path) -> Path:
         pytest.param(("openai:gpt-4o-mini",), True, id="a price, on this machine: a gateway"),
         pytest.param(("openai:gpt-4o-mini", "--yes"), False, id="agreed to"),
         pytest.param(("openai:own", "--set", "judge.second=openai:gpt-4o-mini"), True, id="the second costs"),
-        pytest.param(("openai:own", "--set", "judge.second=lexical"), False, id="the second is code"),
     ],
 )
 def test_who_may_cost_money_is_not_asked_without_a_yes(
@@ -521,26 +516,6 @@ def test_who_may_cost_money_is_not_asked_without_a_yes(
     assert result.exit_code == (2 if refused else 0)
     assert ("there is no terminal to ask on" in " ".join(result.stderr.split())) == refused
     assert not (refused and model.calls)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (("--dry-run", "--pilot", "9"), "give the --to of that run"),
-        (
-            ("--from", "otlp-file:-", "--to", "otlp-file:out", "--judge", "openai:gpt-4o-mini"),
-            "--yes spends it",
-        ),
-    ],
-)
-def test_a_pilot_wants_a_destination_and_a_source_that_is_still_there(
-    traces: Path, args: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    result = run("backfill", "--from", f"otlp-file:{traces}", *args)
-    assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
 
 
 @pytest.mark.slow
@@ -653,14 +628,6 @@ def test_keys_are_tried_then_each_answer_gets_its_score_once(scoring: tuple[str,
     assert [json.loads(body)["value"] for _, _, body in sent] == [1.0, 0.0]
     assert len({headers["authorization"] for _, headers, _ in server.requests}) == 1
     assert "cGstbGYtMTpz" not in json.dumps(first)
-
-
-def test_wrong_keys_are_told_before_anything_is_judged(scoring: tuple[str, ...]) -> None:
-    with http_server(lambda _: HttpAnswer(status=401)) as server:
-        result = run(*scoring, "--to", f"langfuse:{server.url}")
-    assert result.exit_code == 1
-    assert "answered 401" in result.stderr
-    assert len(server.requests) == 1
 
 
 def test_a_log_store_is_tried_then_gets_the_records_of_each_answer(scoring: tuple[str, ...]) -> None:
@@ -924,22 +891,3 @@ def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer
     assert (told["judged"], told["already_evaluated"]) == (2, 1)
     assert server.sizes == [3, 1, 2]
     assert {*server.charged.values()} == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (("--batch", "--judge", "lexical"), "only `openai:MODEL` can"),
-        (
-            ("--batch", "--judge", "openai:m", "--set", "judge.second=lexical"),
-            "judge.second must be openai:MODEL",
-        ),
-        (("--concurrency", "300"), "at most 256 without --batch"),
-    ],
-    ids=["lexical", "second judge", "too many live"],
-)
-def test_what_cannot_be_is_said_at_once(batch_source: Path, args: tuple[str, ...], told: str) -> None:
-    refused = run("backfill", "--from", f"otlp-file:{batch_source}", "--to", "otlp-file:out.jsonl", *args)
-    assert refused.exit_code != 0
-    assert told in re.sub(r"\s+", " ", refused.output)

@@ -355,53 +355,24 @@ def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -
 
 
 REFUSALS = [
-    *("There is nothing in the context about that.", "I'd need more details to help with that."),
-    *(
-        "Îmi pare rău, dar contextul nu conține această informație.",
-        "Στο κείμενο δεν υπάρχει αυτή η πληροφορία.",
-    ),
-    *("Sajnos a megadott szövegben nincs erre vonatkozó információ.", "В контекста няма такава информация."),
-    *("Nažalost, dokumenti ne sadrže taj podatak.", "Ho sento, el context no conté aquesta informació."),
-    *("Samahani, sina habari hiyo.", "Paumanhin, walang impormasyon tungkol dito."),
-    *("متأسفم، این اطلاعات در متن موجود نیست.", "معذرت، اس بارے میں کوئی معلومات نہیں ہے۔"),
-    *("দুঃখিত, প্রদত্ত তথ্যে এর উত্তর নেই।", "மன்னிக்கவும், கொடுக்கப்பட்ட தகவலில் பதில் இல்லை."),
-    *("Das kann ich anhand der Unterlagen leider nicht sagen.", "Dazu liegen mir keine Angaben vor."),
-    *("Désolé, les documents ne mentionnent pas ce point.", "Je ne dispose pas de cette information."),
-    *("No dispongo de esa información.", "Los documentos no mencionan los gastos de envío."),
-    *("Non sono in grado di rispondere.", "Nei documenti non ho trovato nulla al riguardo."),
-    *("Não encontrei nada sobre isso nos documentos.", "Não sei responder."),
-    *("Ik kan dat niet vinden in de documenten.", "De context bevat hierover geen informatie."),
-    *("Nie mogę odpowiedzieć na to pytanie.", "Dokumenty nie zawierają takich informacji."),
-    *("К сожалению, в документах об этом ничего не сказано.", "У меня нет такой информации."),
-    *("申し訳ありませんが、その情報は見つかりませんでした。", "お答えできません。"),
-    *("抱歉，文档中没有相关信息。", "我无法确定。"),
-    *("죄송하지만 알 수 없습니다.", "문서에서 해당 정보를 찾을 수 없습니다."),
-    *("لا توجد معلومات حول ذلك في السياق.", "لا أستطيع الإجابة."),
-    *("Bu konuda bilgim yok.", "Belgelerde bu bilgi yer almıyor."),
-    *("Det framgår inte av dokumenten.", "Jeg ved det ikke.", "En tiedä.", "Bohužel nevím."),
-    *(
-        *("मुझे इसकी जानकारी नहीं है।", "Tôi không biết.", "Saya tidak tahu.", "Nu știu."),
-        *("Nem tudom.", "Δεν γνωρίζω."),
-    ),
-    *("I'm afraid the sources say nothing about it. Please contact our support.", "Unknown.", "N/A"),
-]
-RIGHT_LEXICAL = [
-    ("The plate is 2,75 mm thick.", "The plate is 2.75 mm thick."),
-    ("The house cost 1’250’000 francs.", "The house cost 1250000 francs."),
-    ("The fund has Rs 3,45,00,000 in its account.", "The fund has Rs 34500000 in its account."),
-    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 pm on Sundays."),
-    ("Add ¾ litre of warm milk.", "Add 0.75 litre of warm milk."),
-    ("The warranty lasts 3 weeks from delivery.", "The warranty lasts 21 days from delivery."),
-    ("Sales rose to 3.2 billion dollars last year.", "Sales rose to $3,200,000,000 last year."),
-    ("The bag weighs 0.5 kg when it is empty.", "The bag weighs 500 g when it is empty."),
-]
-WRONG_LEXICAL = [
-    ("The lab is kept at -8 °C during the night.", "The lab is kept at 8 °C during the night."),
-    ("The lab is kept at 8 °C during the night.", "The lab is kept at -8 °C during the night."),
-    ("The plate is 2,75 mm thick.", "The plate is 275 mm thick."),
-    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 am on Sundays."),
-    ("The tunnel is 7 km long in all.", "The tunnel is 7 m long in all."),
-    ("Sales rose to 3.2 billion dollars last year.", "Sales rose to 3.2 million dollars last year."),
+    "There is nothing in the context about that.",
+    "Îmi pare rău, dar contextul nu conține această informație.",
+    "Στο κείμενο δεν υπάρχει αυτή η πληροφορία.",
+    "Samahani, sina habari hiyo.",
+    "متأسفم، این اطلاعات در متن موجود نیست.",
+    "மன்னிக்கவும், கொடுக்கப்பட்ட தகவலில் பதில் இல்லை.",
+    "Das kann ich anhand der Unterlagen leider nicht sagen.",
+    "Désolé, les documents ne mentionnent pas ce point.",
+    "Los documentos no mencionan los gastos de envío.",
+    "К сожалению, в документах об этом ничего не сказано.",
+    "申し訳ありませんが、その情報は見つかりませんでした。",
+    "抱歉，文档中没有相关信息。",
+    "문서에서 해당 정보를 찾을 수 없습니다.",
+    "لا توجد معلومات حول ذلك في السياق.",
+    "मुझे इसकी जानकारी नहीं है।",
+    "Belgelerde bu bilgi yer almıyor.",
+    "I'm afraid the sources say nothing about it. Please contact our support.",
+    "N/A",
 ]
 FACT = "Orders are shipped within four working days of payment."
 MARKED = [
@@ -433,17 +404,6 @@ def test_what_answers_beside_a_refusal_is_judged(tmp_path: Path) -> None:
         f"{FACT} I have no information about returns.",
     ]
     assert judged(tmp_path, [(FACT, answer) for answer in answers]) == ["fail", "pass"]
-
-
-def test_a_number_in_another_form_is_the_same(tmp_path: Path) -> None:
-    ends = judged(tmp_path, RIGHT_LEXICAL)
-    assert [pair for pair, end in zip(RIGHT_LEXICAL, ends, strict=True) if end == "fail"] == []
-    assert ends.count("pass") >= len(RIGHT_LEXICAL) // 2
-
-
-def test_another_number_never_passes(tmp_path: Path) -> None:
-    ends = judged(tmp_path, WRONG_LEXICAL)
-    assert [pair for pair, end in zip(WRONG_LEXICAL, ends, strict=True) if end == "pass"] == []
 
 
 def test_marks_of_sources_and_numbers_of_steps_are_no_facts(tmp_path: Path) -> None:
@@ -534,8 +494,6 @@ def test_criteria_are_judged_in_one_call_beside_other_metrics(tmp_path: Path) ->
     ("given", "said"),
     [
         ("", "is empty: say what the answer must do"),
-        ("next_step= ", "'next_step' is empty"),
-        ("x" * 501, "has 501 characters, of at most 500: ask one thing"),
         (
             "groundedness=The answer is true",
             "'groundedness' is a metric of its own: give the criterion another",
@@ -559,21 +517,13 @@ def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
-    cases, kept, config = (
-        write(tmp_path / "cases.jsonl", ROW_CRITERIA),
-        tmp_path / "kept.db",
-        tmp_path / "c.yaml",
-    )
-    criterion = f"{{name: next_step, criterion: '{NEXT}'}}"
-    config.write_text(f"judge: {{use: lexical}}\nevaluate: {{metrics: [faithfulness, {criterion}]}}\n")
+    cases, kept = write(tmp_path / "cases.jsonl", ROW_CRITERIA), tmp_path / "kept.db"
     asked = ("--criterion", f"next_step={NEXT}")
     run("evaluate", cases, "--judge", judge_of_criteria(tmp_path), *asked, "--transcripts", str(kept))
     verifier = f"nli:{Verifier(family='hhem').write(tmp_path / 'model')}"
     for judge, command in (
         ("lexical", ("evaluate", cases, *asked)),
-        ("lexical", ("evaluate", cases, "--config", str(config))),
         ("lexical", ("rejudge", "--transcripts", str(kept), "--judge", "lexical")),
-        ("lexical", ("calibrate", labeled(tmp_path), "--judge", "lexical")),
         ("nli", ("evaluate", cases, *asked, "--judge", verifier)),
     ):
         result = run(*command)
@@ -804,8 +754,6 @@ async def test_a_command_takes_the_authority_of_the_endpoint(rain: str, tmp_path
     ("setting", "said"),
     [
         ("judge.headers.x-key=${env:NOT_SET}", "needs the environment variable NOT_SET"),
-        ("judge.headers.x y=z", "header 1 cannot be sent"),
-        ("judge.extra_body={", "`judge.extra_body`: write "),
         ('judge.extra_body={"model": "other"}', "cannot set 'model'"),
     ],
 )
@@ -1019,16 +967,3 @@ def test_what_was_judged_before_ctrl_c_is_reported(files: Files) -> None:
     page = Page(files.out(".html")).text
     assert "This run ended before its end: it was stopped." in page
     assert f"{len(rows)} judged" in page
-
-
-@pytest.mark.slow
-def test_rows_of_a_run_that_was_killed_stay_and_an_earlier_page_too(files: Files) -> None:
-    files.out(".html").write_text("an earlier page")
-    code, _ = stopped_at_the_fifth_answer(files, signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    rows = json_rows(files.out(".jsonl"))
-    assert [row["trace_id"] for row in rows] == [trace_id(number) for number in range(len(rows))]
-    assert 0 < len(rows) <= 4
-    assert len(csv_rows(files.out(".csv"))) == len(rows)
-    assert files.out(".html").read_text() == "an earlier page"
-    assert not files.out(".parquet").exists()
