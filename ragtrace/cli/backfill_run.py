@@ -131,9 +131,8 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
     report, preview = _carried_out(run, reports, dry_run=cost.dry_run)
     is_whole = reports.is_whole and not run.left_out.exit_code()
     print_report(report, preview, prices=evaluator.prices, dry_run=cost.dry_run, as_json=output.json.wanted)
-    if cost.dry_run and preview:
-        return exit_code_of(preview) or int(not is_whole)
-    return _exit_code(report, is_whole=is_whole)
+    asked = preview.pilot if cost.dry_run and preview else report
+    return _exit_code(report, asked, is_whole=is_whole)
 
 
 def _check(read: ReadOptions, cost: CostOptions, output: OutputOptions) -> None:
@@ -172,7 +171,7 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
     around = budget.around(prices)
     evaluator = spec.open(around=lambda _role, _judge: around, prices=prices)
     introduce(evaluator.judge)
-    warn_of_old_prices(prices, evaluator.judge.identity)
+    warn_of_old_prices(evaluator.judges, prices)
     return evaluator
 
 
@@ -223,23 +222,26 @@ def _carried_out(run: _Run, reports: Reports, *, dry_run: bool) -> tuple[Backfil
         return report, estimated
 
 
-def _exit_code(report: BackfillReport, *, is_whole: bool) -> int:
-    """Return the exit code, and say how to continue if something is left."""
+def _exit_code(report: BackfillReport, asked: BackfillReport, *, is_whole: bool) -> int:
+    """Return the exit code, and say how to continue if something is left.
+
+    ``asked`` tells of the requests that were made: those of the run, or of a dry run's pilot.
+    """
     if report.broken_off:
         talk(f"{report.broken_off}\nbroken off; the same command with --resume continues from here")
     if report.is_stopped:
         talk("stopped; the same command with --resume continues from here")
         return INTERRUPTED
-    if report.over_budget:
-        left = many(report.left, "answer")
-        if report.sessions_left:
-            left += f" and {many(report.sessions_left, 'session')}"
+    if asked.over_budget:
+        left = many(asked.left, "answer")
+        if asked.sessions_left:
+            left += f" and {many(asked.sessions_left, 'session')}"
         talk(
-            f"nothing more was judged: {report.over_budget}. {left} left:"
+            f"nothing more was judged: {asked.over_budget}. {left} left:"
             " raise the limit, and run the same command with --resume"
         )
         return OVER_BUDGET
-    return int(not (report.is_clean and is_whole))
+    return int(not (report.is_clean and asked.is_clean and is_whole))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,20 +543,6 @@ def agree(preview: DryRun, prices: Prices, *, asks: bool) -> None:
         click.confirm("continue?", default=False, abort=True, err=True)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def exit_code_of(preview: DryRun) -> int:
-    """Return the exit code of a dry run, and say what it left out."""
-    report, pilot = preview.report, preview.pilot
-    if report.broken_off:
-        talk(f"{report.broken_off}\nbroken off: the numbers cover only what was read")
-    if report.is_stopped:
-        talk("stopped: the numbers cover only what was read and judged so far")
-        return INTERRUPTED
-    if pilot.over_budget:
-        talk(f"no more of the pilot was judged: {pilot.over_budget}")
-        return OVER_BUDGET
-    return int(not (report.is_clean and pilot.is_clean))
 
 
 def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:

@@ -176,7 +176,8 @@ def run_demo(options: DemoOptions) -> None:
     backend = _find_backend(options.endpoint)
     console = None if options.json.wanted else open_console()
     with ExitStack() as opened:
-        opened.enter_context(_ended_cleanly())
+        for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends the demo ends its collector, too
+            signal.signal(number, lambda given, _: sys.exit(128 + given))
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="ragtrace-demo-")))
         if console is not None:
             also = f" They also go to {backend.endpoint}." if backend else ""
@@ -249,18 +250,6 @@ def _listens(url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-@contextmanager
-def _ended_cleanly() -> Iterator[None]:
-    """Let whoever ends the demo, or closes its terminal, end its collector too."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda given, _: sys.exit(128 + given)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(slots=True, kw_only=True)

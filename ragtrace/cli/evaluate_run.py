@@ -118,8 +118,7 @@ def evaluate_file(
         reports.end(left_out.ending())
     if not output.json.wanted:
         _print_summary(tallies.values(), calls)
-    for judge in evaluator.judges:
-        report_usage(judge, evaluator.prices)
+    report_usage(evaluator.judges, evaluator.prices)
     code = _exit_code(tallies.values(), output.fail_under) or int(not reports.is_whole)
     return left_out.exit_code() or code
 
@@ -344,7 +343,7 @@ class _Again:
                 concurrency=self.scoring.concurrency,
             )
         self._tell(first, second, failed=failed)
-        report_usage(judge, self.prices)
+        report_usage([judge], self.prices)
         return self.transcripts.is_whole and not failed
 
     def _first(self) -> _Side:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -28,33 +28,31 @@ from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline import Evaluator, MetricSpec
-from ragtrace.ports import Clock, Judge, Metric, pass_condition
+from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 
-def report_usage(judge: Judge, prices: Prices) -> None:
-    """Say on stderr what a judge that costs anything was asked, and what that comes to."""
-    spent = spent_by(judge)
-    if judge.identity.computes:
-        return
-    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
-    tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
-    cost = prices.cost_usd(spent, judge.identity)
-    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
-    talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
-    warn_of_old_prices(prices, judge.identity)
+def report_usage(judges: Iterable[Judge], prices: Prices) -> None:
+    """Say on stderr what judges that cost anything were asked, and what that comes to."""
+    paid = [judge for judge in judges if not judge.identity.computes]
+    for judge in paid:
+        spent = spent_by(judge)
+        cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+        tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
+        cost = prices.cost_usd(spent, judge.identity)
+        dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
+        talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
+    warn_of_old_prices(paid, prices)
 
 
-def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | None = None) -> None:
-    """Say on stderr, once a run, that a price was looked up long ago."""
-    warning = prices.too_old(who, now_ns=(clock or SystemClock()).now_ns())
-    context = click.get_current_context(silent=True)
-    said = context.find_root().meta.setdefault("ragtrace.old_prices", set()) if context else set()
-    if warning and warning not in said:
-        said.add(warning)
-        talk(f"warning: {warning}")
+def warn_of_old_prices(judges: Iterable[Judge], prices: Prices) -> None:
+    """Say on stderr, once for a price, that it was looked up long ago."""
+    now_ns = SystemClock().now_ns()
+    for warning in dict.fromkeys(prices.too_old(each.identity, now_ns=now_ns) for each in judges):
+        if warning:
+            talk(f"warning: {warning}")
 
 
 def introduce(judge: Judge) -> None:
@@ -203,7 +201,7 @@ class Reports:
             selection={name: _written(value) for name, value in given},
             second_judge=second.identity.name if second else None,
             prices_as_of=evaluator.prices.date,
-            trace_url=next(iter(links.values()), None) or _page_of_trace(source),
+            trace_url=next(iter(links.values()), None) or page_of_trace(source),
         )
         return cls(options, about, evaluator.prices)
 
@@ -362,7 +360,7 @@ def _without_login(source: str) -> str:
     return f"{start}{mark}{rest.rpartition('@')[2] if mark and '@' in rest.partition('/')[0] else rest}"
 
 
-def _page_of_trace(source: str) -> str | None:
+def page_of_trace(source: str) -> str | None:
     """Return the address of a trace's page, where it is known by that of the source: Jaeger's."""
     address = _without_login(source).removeprefix("jaeger:")
     is_jaeger = source.startswith(("jaeger:http", "http"))

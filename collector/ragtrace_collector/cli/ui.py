@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -141,24 +140,15 @@ def _listening(config: CollectorConfig) -> socket:
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
     config = place.config.read(only=("extract", "store", "index", "ui", "receive", "attach"))
+    from ragtrace.cli.judging import page_of_trace
+
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
-    ui = config.ui.model_copy(
-        update={
-            "listen": listen,
-            "links": {**_own_link(place, config), **config.ui.links},
-        }
-    )
+    own = page_of_trace(config.ui.traces or place.source or "")
+    links = {**({"Jaeger": own} if own else {}), **config.ui.links}
+    ui = config.ui.model_copy(update={"listen": listen, "links": links})
     receive = config.receive.model_copy(update={"grpc": None, "http": "127.0.0.1:0"})
     telemetry = config.telemetry.model_copy(update={"listen": None})
     return config.model_copy(update={"receive": receive, "telemetry": telemetry, "ui": ui})
-
-
-def _own_link(place: PlaceOptions, config: CollectorConfig) -> Mapping[str, str]:
-    """Return the link to Jaeger's page, if answers are read there: its API has the same address."""
-    kind, _, url = (config.ui.traces or place.source or "").partition(":")
-    if kind != "jaeger" or "@" in url:
-        return {}
-    return {"Jaeger": f"{url.rstrip('/')}/trace/{{trace_id}}"}
 
 
 def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secure: bool) -> None:
