@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import platform
 import re
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,28 +84,20 @@ _ENDPOINT_ADVICE: Final = (
 
 
 def check_store(store: StoreConfig) -> Iterator[Check]:
-    """Say whether a collector could use the store, or does, and in whose traces it read nothing.
-
-    Nothing is created.
-    """
+    """Say whether the store can be read or made, and in whose traces a collector read nothing."""
     from ragtrace_collector.store.ledger import take_stock
     from ragtrace_collector.store.open import database_of
 
-    if store.url is None:
-        check, real = _check_folder(f"store {store.file}", store.file), store.file.resolve()
-        is_used = check.status == "ok" and _is_locked(real.with_name(f"{real.name}.lock"))
-        yield replace(check, found="in use by a collector that runs") if is_used else check
-        if not store.file.exists():
-            return
+    if store.url is None and not store.file.exists():
+        yield _check_folder(f"store {store.file}", store.file)
+        return
     try:
         database = database_of(store)
         unread = take_stock(database).unread
     except RagtraceError as exc:
-        if store.url is not None:
-            yield Check("store", "fail", str(exc))
-        return  # the check of the file says it
-    if store.url is not None:
-        yield Check(f"store {database.name}", "ok", "can be read")
+        yield Check("store", "fail", str(exc))
+        return
+    yield Check(f"store {database.name}", "ok", "can be read")
     for each in unread:
         if each.number:
             of = one_line(each.producer) or "producers without a name"
@@ -144,17 +135,6 @@ def _check_folder(name: str, path: Path) -> Check:
         why = "cannot be written" if folder.exists() else "does not exist"
         return Check(name, "fail", f"the folder {folder} {why}", "make it, or name another")
     return Check(name, "ok", "writable" if path.exists() else "can be created")
-
-
-def _is_locked(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _version(name: str) -> str:

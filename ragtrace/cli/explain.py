@@ -298,14 +298,10 @@ def _note_lines(notes: Sequence[ExtractionNote]) -> Iterator[str]:
     spans: dict[str, list[ExtractionNote]] = {}
     for note in notes:
         spans.setdefault(note.text, []).append(note)
-    for text, alike in spans.items():
-        first, said = alike[0], one_line(text)
-        if first.span_id is None:
-            yield said
-        elif len(alike) == 1:
-            yield f"span {one_line(first.span_name or '')!r} ({first.span_id}) {said}"
-        else:
-            yield f"of {_several([repr(one_line(note.span_name or '')) for note in alike])}, each {said}"
+    for text, (first, *others) in spans.items():
+        more = f" and {many(len(others), 'other')}" if others else ""
+        who = f"span {one_line(first.span_name or '')!r} ({first.span_id}){more} " if first.span_id else ""
+        yield f"{who}{one_line(text)}"
 
 
 def _short(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -247,14 +246,6 @@ def test_what_a_configuration_names_is_checked(config: Path, tmp_path: Path) -> 
     assert {each["status"] for each in found.values()} == {"ok"}
     assert found["store"]["found"] == "can be created"
     assert list(tmp_path.iterdir()) == [config]
-
-
-def test_a_store_that_a_collector_uses_is_fine(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "ragtrace.db").touch()
-    with (tmp_path / "ragtrace.db.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found = checks("--config", str(config))
-    assert (found["store"]["status"], found["store"]["found"]) == ("ok", "in use by a collector that runs")
 
 
 def test_a_wrong_configuration_is_named_with_its_key(tmp_path: Path) -> None:
