@@ -22,7 +22,7 @@ from ragtrace._row_files import RowNotices
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
 from ragtrace.cli.options import ReportOptions, given_selection
-from ragtrace.cli.render import by_kind, many, one_line, talk
+from ragtrace.cli.render import by_kind, many, one_line, page_of_trace, talk, without_login
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
@@ -194,7 +194,7 @@ class Reports:
         """
         second, given = evaluator.second_judge, given_selection(click.get_current_context())
         about = RunInfo(
-            source=_without_login(source),
+            source=without_login(source),
             judge=evaluator.judge.identity.name,
             metrics=tuple(map(_passing, evaluator.metrics)),
             began_at_ns=time.time_ns(),
@@ -352,16 +352,3 @@ def _written(value: object) -> str:
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
     return f"{name} (pass when {pass_condition(metric)})"
-
-
-def _without_login(source: str) -> str:
-    """Leave out a user and password from an address."""
-    start, mark, rest = source.partition("://")
-    return f"{start}{mark}{rest.rpartition('@')[2] if mark and '@' in rest.partition('/')[0] else rest}"
-
-
-def page_of_trace(source: str) -> str | None:
-    """Return the address of a trace's page, where it is known by that of the source: Jaeger's."""
-    address = _without_login(source).removeprefix("jaeger:")
-    is_jaeger = source.startswith(("jaeger:http", "http"))
-    return f"{address.rstrip('/')}/trace/{{trace_id}}" if is_jaeger else None

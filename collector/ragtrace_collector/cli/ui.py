@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
-from ragtrace.cli.render import has_desktop, print_json, talk
+from ragtrace.cli.render import has_desktop, page_of_trace, print_json, talk
 from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.places import open_place
 
@@ -140,8 +140,6 @@ def _listening(config: CollectorConfig) -> socket:
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
     config = place.config.read(only=("extract", "store", "index", "ui", "receive", "attach"))
-    from ragtrace.cli.judging import page_of_trace
-
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
     own = page_of_trace(config.ui.traces or place.source or "")
     links = {**({"Jaeger": own} if own else {}), **config.ui.links}

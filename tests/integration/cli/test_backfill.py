@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from ragtrace import semconv
-from ragtrace.backends import open_sink
 from ragtrace.backfill import Progress
 from ragtrace.cli.backfill_run import OVER_BUDGET
 from ragtrace.model import Sample
@@ -37,7 +35,6 @@ from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
-from tests.backends.jaeger_server import Jaeger
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
 from tests.batch_server import BatchServer, running_batch_server
@@ -53,7 +50,6 @@ from tests.rag_spans import rag_trace as rag_spans
 from tests.typical_model import Habits, TypicalModel, running_typical_model
 from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
-from tests.unit.reports.reading import Page
 from tests.unit.traces.builders import a_span
 
 
@@ -132,12 +128,6 @@ def test_a_judge_that_fails_is_exit_code_1_and_the_failures_are_counted(source: 
     )
     (report,) = json_lines(result.stdout)
     assert (result.exit_code, report["failed"], report["sent"]) == (1, {"judge_refused": 2}, 1)
-
-
-def test_a_trace_id_that_the_source_does_not_have_is_exit_code_1(source: str) -> None:
-    result = run("backfill", "--from", source, "--dry-run", "--trace-id", trace_id(9))
-    assert result.exit_code == 1
-    assert trace_id(9) in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -252,14 +242,6 @@ def test_an_unknown_service_is_told_with_those_that_are_known(search: Any) -> No
         outcome = search(server, "--service", "shpo", kind="tempo")
     assert (outcome.code, outcome.report["traces"]) == (0, 0)
     assert "there is no service 'shpo', but shop" in outcome.said
-
-
-@pytest.mark.slow
-def test_no_traces_are_told_with_the_time_that_was_searched(search: Any) -> None:
-    with faulty_tempo([]) as server:
-        outcome = search(server)
-    assert (outcome.code, outcome.report["traces"]) == (0, 0)
-    assert "no trace was found from 2025-10-09 08:53 UTC to 2025-10-09 08:53 UTC" in outcome.said
 
 
 @pytest.mark.slow
@@ -589,23 +571,6 @@ def until(leader: int, text: str | None, *, again: str = "") -> str:
     return shown.decode()
 
 
-async def sent_to(jaeger: Jaeger, number: int) -> str:
-    sink = open_sink(jaeger.otlp_http)
-    await sink.send(encode(rag_trace(number, WRONG).spans))
-    await sink.aclose()
-    return trace_id(number)
-
-
-async def test_a_trace_in_the_page_leads_to_jaegers_own(jaeger: Jaeger, tmp_path: Path) -> None:
-    stored, page = await sent_to(jaeger, 0xDF), tmp_path / "report.html"
-    await asyncio.to_thread(jaeger.wait_for_trace, stored, spans=2)
-    source = ("--from", f"jaeger:{jaeger.query_url}/", "--trace-id", stored)
-    into = ("--to", f"otlp-file:{tmp_path / 'verdicts'}", "--out", str(page))
-    result = await asyncio.to_thread(run, "backfill", *source, *into, "--judge", "lexical")
-    assert result.exit_code == 0
-    assert ("href", f"{jaeger.query_url}/trace/{stored}") in Page(page).attributes
-
-
 @pytest.fixture
 def scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     monkeypatch.setenv("LANGFUSE_KEYS", "cGstbGYtMTpzay1sZi0y")
@@ -628,21 +593,6 @@ def test_keys_are_tried_then_each_answer_gets_its_score_once(scoring: tuple[str,
     assert [json.loads(body)["value"] for _, _, body in sent] == [1.0, 0.0]
     assert len({headers["authorization"] for _, headers, _ in server.requests}) == 1
     assert "cGstbGYtMTpz" not in json.dumps(first)
-
-
-def test_a_log_store_is_tried_then_gets_the_records_of_each_answer(scoring: tuple[str, ...]) -> None:
-    with http_server(lambda _: HttpAnswer()) as server:
-        (told,) = json_lines(run(*scoring, "--to", f"logs:{server.url}/otlp").stdout)
-    requests = [ExportLogsServiceRequest.FromString(body) for _, _, body in server.requests]
-    assert {path for path, _, _ in server.requests} == {"/otlp/v1/logs"}
-    records = [
-        record
-        for request in requests
-        for of_resource in request.resource_logs
-        for record in of_resource.scope_logs[0].log_records
-    ]
-    results = [record.severity_text for record in records if record.event_name == "gen_ai.evaluation.result"]
-    assert (told["sent"], results) == (2, ["INFO", "WARN"])
 
 
 PAID_ANSWERS = 12
@@ -740,13 +690,6 @@ def cut_source(tmp_path: Path) -> str:
     file = tmp_path / "traces.jsonl"
     file.write_text("".join(f"{encode_json(spans)}\n" for spans in stored))
     return f"otlp-file:{file}"
-
-
-def test_what_was_cut_is_ineligible_and_says_so(cut_source: str, scripted: str, tmp_path: Path) -> None:
-    report, carriers = judged_cut(cut_source, tmp_path / "out.jsonl", scripted)
-    assert (report["judged"], report["ineligible"]) == (1, {"truncated": 2})
-    reasons = [span.attributes.get(semconv.EVAL_SKIP_REASON) for span in carriers]
-    assert reasons == [None, "truncated", "truncated"]
 
 
 def test_on_request_whole_chunks_are_judged_and_the_verdict_is_marked(

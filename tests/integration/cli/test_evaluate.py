@@ -8,8 +8,6 @@ import base64
 import json
 import signal
 import socket
-import ssl
-import stat
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -25,7 +23,6 @@ from ragtrace_collector.judge import open_evaluator
 from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run, start
-from tests.integration.collector.certificates import Authority
 from tests.integration.collector.paid_judge import PAID, paid, prices
 from tests.integration.judge.test_endpoints import Strict, completion, request
 from tests.integration.judge.test_endpoints import serving as serving_strict
@@ -179,12 +176,6 @@ def test_a_table_without_rows_has_no_head(tmp_path: Path) -> None:
     result = run("evaluate", write(tmp_path / "traces.jsonl", {"resourceSpans": []}), "--judge", "lexical")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "ragtrace explain" in result.stderr
-
-
-def test_no_records_are_no_failure(tmp_path: Path, scripted: str) -> None:
-    result = run("evaluate", write(tmp_path / "empty.jsonl"), "--judge", scripted)
-    assert (result.exit_code, "empty.jsonl has no records" in result.stderr) == (0, True)
-    assert run("evaluate", "-", "--judge", scripted, "--json", stdin="").output.startswith("judge: ")
 
 
 @pytest.mark.slow
@@ -507,14 +498,6 @@ def test_a_criterion_that_cannot_be_asked_is_refused(tmp_path: Path, given: str,
     assert said in " ".join(result.stderr.split())
 
 
-def test_two_criteria_of_one_name_are_refused(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", ROW_CRITERIA)
-    asked = ("--criterion", f"step={NEXT}", "--criterion", f"step={THANKS}")
-    result = run("evaluate", cases, "--judge", "scripted", *asked)
-    assert result.exit_code == 2
-    assert "'step' is named twice" in result.stderr
-
-
 def test_a_judge_that_compares_texts_is_refused_at_the_start(tmp_path: Path) -> None:
     cases, kept = write(tmp_path / "cases.jsonl", ROW_CRITERIA), tmp_path / "kept.db"
     asked = ("--criterion", f"next_step={NEXT}")
@@ -587,17 +570,6 @@ def test_a_criterion_is_a_setting_that_carriers_name_even_without_texts(
     assert (verdict.get("ragtrace.claim.quote"), verdict.get("ragtrace.claim.reason")) == texts
 
 
-def test_what_is_about_claims_is_refused_for_criteria(tmp_path: Path) -> None:
-    result = run("calibrate", labeled(tmp_path), "--judge", "scripted", "--card", str(tmp_path / "card.json"))
-    assert result.exit_code == 2
-    assert "--card is about claims, and these rows label criteria: leave it out" in result.stderr
-    bare = write(tmp_path / "bare.jsonl", {"criteria": [{"text": NEXT, "label": True}]})
-    result = run("calibrate", bare, "--judge", "scripted")
-    assert result.exit_code == 2
-    assert "`criteria` need an `answer`, and no `claims` beside them" in result.stderr
-
-
-WRONG_DAYS = "Refunds take 30 days."
 ROW_CARD = {"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": "Refunds take 14 days."}
 
 
@@ -631,24 +603,6 @@ def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
     assert run("evaluate", cases, "--set", "judge.require_card=true", "--judge", "lexical").exit_code == 0
 
 
-def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(tmp_path: Path) -> None:
-    cases, script = write(tmp_path / "c.jsonl", {**ROW_CARD, "answer": WRONG_DAYS}), tmp_path / "script.json"
-    card = a_card(tmp_path / "card.json", auc=0.9, contradicted_precision=CardFigure(value=0.4))
-    said = {"label": "contradicted", "chunks": [1], "quote": "Refunds take 14 days.", "reason": "14, not 30"}
-    script.write_text(json.dumps({"claims": {WRONG_DAYS: said}}))
-    judged = ("evaluate", cases, "--judge", f"scripted:{script}", "--json")
-    (plain,) = json_lines(run(*judged).stdout)
-    (line,) = json_lines(run(*judged, "--set", f"judge.card={card}").stdout)
-    [found] = line["verdicts"]
-    assert found["label"] == "unsupported"
-    assert found["quote_verified"], "the evidence stays"
-    assert "14, not 30" in found["reason"]
-    assert line["evaluator_version"] != plain["evaluator_version"]
-    of_contradictions = ("--metrics", "hallucination", "--set", f"judge.card={card}")
-    (hallucination,) = json_lines(run(*judged, *of_contradictions).stdout)
-    assert hallucination["score"] is None, "an absence of them means nothing"
-
-
 REPLY = json.dumps({"chunks": [{"id": 1, "reason": "it says so", "relevance": 2}]})
 
 
@@ -674,22 +628,6 @@ async def test_a_line_says_what_its_tokens_cost(rain: str, tmp_path: Path) -> No
     assert line["cost_usd"] == pytest.approx((10 * 0.15 + 5 * 0.60) / 1e6)
     assert "1 call to gpt-4o-mini: 10 + 5 tokens, $0.0000 at the prices of" in result.stderr
     assert not (tmp_path / "cache").exists()  # no reply is kept unless asked for
-
-
-@pytest.mark.slow
-async def test_with_a_cache_the_second_run_asks_nothing(rain: str, tmp_path: Path) -> None:
-    endpoint = PeerEndpoint(replies=[REPLY])
-    server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    named = ("--metrics", "context_precision", "--judge", "openai:gpt-4o-mini", "--base-url", url)
-    asked = ("evaluate", rain, *named, "--json", "--cache")
-    lines = [json_lines((await asyncio.to_thread(run, *asked)).stdout)[0] for _ in "ab"]
-    server.close()
-    told = [(line["score"], line["calls"], line["cost_usd"] > 0) for line in lines]
-    assert told == [(1.0, 1, True), (1.0, 0, False)]
-    assert len(endpoint.asked) == 1
-    kept = tmp_path / "cache" / "ragtrace" / "judge.db"
-    assert stat.S_IMODE(await asyncio.to_thread(lambda: kept.stat().st_mode)) == 0o600
 
 
 @pytest.mark.slow
@@ -731,22 +669,6 @@ async def test_a_command_takes_headers_and_further_parameters(
     assert strict.last.headers["x-gateway-key"] == "of-the-gateway"
     assert strict.last.headers["x-team"] == "a=b"
     assert strict.last.body["reasoning_effort"] == "low"
-
-
-async def test_a_command_takes_the_authority_of_the_endpoint(rain: str, tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    files = authority.issue("server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(files.cert, files.key)
-    async with serving_strict(Strict(answer=REPLY_ENDPOINTS), context) as served:
-        assert await scored(rain, "--base-url", served.url, "--set", f"judge.tls.ca={authority.ca}") == 1.0
-        result = await asyncio.to_thread(run, "doctor", "--judge", "openai:m", "--base-url", served.url)
-    assert result.exit_code == 1
-    said = " ".join(result.stdout.split())
-    assert "judge_refused" in said
-    assert "judge.tls.ca" in said
-    assert "is the server running" not in said
-    assert "check the key" not in said
 
 
 @pytest.mark.parametrize(

@@ -166,23 +166,6 @@ def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeSer
     assert "--yes spends it" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("--transcripts", "nowhere.db"), "there is no file 'nowhere.db'"),
-        (
-            ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),
-            "run backfill to send those of another judge",
-        ),
-    ],
-    ids=["no file", "two ways"],
-)
-def test_what_cannot_be_done_is_said_with_what_to_do(args: tuple[str, ...], says: str) -> None:
-    result = run("rejudge", *args)
-    assert result.exit_code == 2
-    assert says in " ".join(result.stderr.split())
-
-
 def test_a_file_of_several_evaluators_asks_for_one(
     place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
 ) -> None:
