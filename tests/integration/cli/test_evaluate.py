@@ -835,7 +835,7 @@ def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--out", "report.txt"), "must end with .html, .jsonl, .csv, .parquet"),
+        (("--out", "report.txt"), "must end with .html, .jsonl, .csv or .parquet"),
         (("--set", "ui.links.x=javascript:alert({trace_id})"), "write a URL with {trace_id}"),
         (("--out", "report.html", "--dry-run"), "--dry-run judges none without --pilot"),
     ],
