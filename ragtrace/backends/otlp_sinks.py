@@ -470,6 +470,8 @@ def _recover(path: Path) -> dict[_Ref, None]:
     sync_folder(path.parent)  # also for an existing file: its creator may have stopped before this step
     with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
+        if not rest and lines and b"\0" in lines[-1]:
+            rest = lines.pop() + b"\n"
         if rest and _is_cut(rest):
             file.truncate(file.seek(0, os.SEEK_END) - len(rest))
         elif rest:
@@ -493,8 +495,13 @@ def _tail(file: BinaryIO) -> bytes:
 
 
 def _is_cut(line: bytes) -> bool:
-    """Return whether this is an incomplete line of ours: its request was never acknowledged."""
-    return not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
+    """Return whether this is an incomplete line of ours: its request was never acknowledged.
+
+    A power loss may leave zeros in the place of blocks that were not written yet, which JSON never has.
+    """
+    return b"\0" in line or (
+        not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
+    )
 
 
 def _refs(line: bytes) -> tuple[_Ref, ...]:

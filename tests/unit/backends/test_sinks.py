@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from pathlib import Path
 
 import grpc
 import pytest
@@ -17,7 +18,8 @@ from ragtrace.backends import OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sin
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.ports import SpanSink
-from ragtrace.traces.otlp import encode
+from ragtrace.traces.otlp import decode_json, encode, encode_json
+from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
 from tests.unit.traces.builders import a_span
 
@@ -156,3 +158,24 @@ def test_bad_address_is_a_config_error_that_shows_no_secret(endpoint: str) -> No
         open_sink(endpoint)
     assert "secret" not in str(caught.value)
     assert "otlp-file:PATH" in str(caught.value) or "header" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"resourceSpans":[{"sco', id="its beginning"),
+        pytest.param(bytes(40), id="zeros"),
+        pytest.param(bytes(40) + b"\n", id="zeros and its end"),
+        pytest.param(b'{"resourceSp' + bytes(9), id="its beginning and zeros"),
+    ],
+)
+async def test_a_file_whose_last_line_a_power_loss_damaged_goes_on_with_whole_lines(
+    tmp_path: Path, left: bytes
+) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_bytes(encode_json(rag_trace(1)).encode() + b"\n" + left)
+    async with aclosing(open_sink(f"otlp-file:{file}")) as sink:
+        await sink.send(encode(rag_trace(2)))
+    read = [decode_json(line) for line in file.read_text("utf-8").split("\n")[:-1]]
+    assert [spans[0].trace_id for spans in read] == [trace_id_of(1), trace_id_of(2)]
