@@ -220,17 +220,15 @@ class _V3:
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
         """Without tags, which v3 does not support."""
-        found: dict[str, str | int] = {
+        asked: dict[str, str | int | None] = {
             "query.start_time_min": _rfc3339(query.since_ns),
             "query.start_time_max": _rfc3339(query.until_ns - 1),
             "query.num_traces": limit,
             f"query.{self.raw}": "true",
+            "query.service_name": query.service,
+            "query.operation_name": query.operation,
         }
-        if query.service is not None:
-            found["query.service_name"] = query.service
-        if query.operation is not None:
-            found["query.operation_name"] = query.operation
-        return found
+        return {key: value for key, value in asked.items() if value is not None}
 
     def spans(self, body: str) -> tuple[Span, ...]:
         return tuple(span for part in _parts(body) for span in decode_json(part))
@@ -243,19 +241,16 @@ class _V2:
     raw = "raw"
 
     def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
-        found: dict[str, str | int] = {
+        asked: dict[str, str | int | None] = {
             "start": query.since_ns // _MICROSECOND_NS,
             "end": (query.until_ns - 1) // _MICROSECOND_NS,
             "limit": limit,
             self.raw: "true",
+            "service": query.service,
+            "operation": query.operation,
+            "tags": json.dumps(dict(query.tags)) if query.tags else None,
         }
-        if query.service is not None:
-            found["service"] = query.service
-        if query.operation is not None:
-            found["operation"] = query.operation
-        if query.tags:
-            found["tags"] = json.dumps(dict(query.tags))
-        return found
+        return {key: value for key, value in asked.items() if value is not None}
 
     def spans(self, body: str) -> tuple[Span, ...]:
         return spans_of_v2(json.loads(body))
