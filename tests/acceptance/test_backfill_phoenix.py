@@ -26,6 +26,7 @@ def test_a_collector_writes_live_verdicts_on_the_spans_that_it_forwards(
     ]
     with collector_process(tmp_path, settings_of(tmp_path, export=export)) as collector:
         assert collector.send(*spans).status_code == 200
+        eventually(lambda: phoenix.span_ids(name), what="the spans in Phoenix")
         eventually(lambda: phoenix.annotations(name), what="the verdict in Phoenix")
     found = phoenix.annotations(name)
     assert {each["span_id"] for each in found} == {spans[0].span_id}

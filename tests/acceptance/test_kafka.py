@@ -369,24 +369,22 @@ def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
     one, two = two_of_a_group(kafka, tmp_path, "split")
     traces = [rag_trace(number) for number in range(12)]
 
-    def known(member: CollectorProcess, number: int) -> dict[str, Any]:
-        found: dict[str, Any] = page(member, f"/why/{trace_id_of(number)}")
-        return found
-
     with collector_process(*two) as second:
         with collector_process(*one) as first:
             await_shares(first, second)
             kafka.write_traces("split", *(others for _, *others in traces))
             eventually(lambda: sum(kafka.committed("group-of-split", "split").values()) == 12, what="offsets")
-            split = {number for number in range(12) if known(first, number).get("trace")}
+            split = {
+                number for number in range(12) if page(first, f"/why/{trace_id_of(number)}").get("trace")
+            }
             first.kill()
         await_shares(second)
         kafka.write_traces("split", *([root] for root, *_ in traces))
         with collector_process(*one) as first:
 
             def told(number: int) -> set[tuple[str, str]]:
-                answers = [each for member in (first, second) for each in known(member, number)["answers"]]
-                return {(each["state"], each["reason"]) for each in answers}
+                reports = [page(member, f"/why/{trace_id_of(number)}") for member in (first, second)]
+                return {(each["state"], each["reason"]) for report in reports for each in report["answers"]}
 
             both = {("judged", ""), ("ineligible", "no_retrieval")}  # by the generation alone; the root alone
             eventually(lambda: all(told(number) == both for number in split), what="what was split")

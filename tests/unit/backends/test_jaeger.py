@@ -139,11 +139,6 @@ async def test_credentials_go_with_every_request_and_refused_ones_are_named_and_
         await got("http://127.0.0.1:9")
 
 
-async def test_listing_every_trace_is_refused_with_a_reason() -> None:
-    with pytest.raises(ReadError, match="name the trace ids"):
-        [trace async for trace in JaegerReader("http://127.0.0.1:9").traces()]
-
-
 def test_bad_source_is_a_config_error() -> None:
     for source in ("", "jaeger:", "jaeger:localhost", "otlp-file:", "traces.jsonl", "http://[::1"):
         with pytest.raises(ConfigError, match="otlp-file:PATH"):

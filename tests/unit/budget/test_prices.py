@@ -135,11 +135,9 @@ def test_the_prices_have_a_date_that_is_not_in_the_future_and_old_ones_are_warne
     dated = date.fromisoformat(prices.date)
     assert date(2026, 11, 1) <= dated <= datetime.now(UTC).date()
     assert prices.too_old(gpt, now_ns=at(f"{dated}")) is None
-    said = prices.too_old(gpt, now_ns=at(f"{dated.replace(year=2040)}"))
-    assert said is not None
+    said = prices.too_old(gpt, now_ns=at(f"{dated.replace(year=2040)}")) or ""
     assert f"was looked up on {dated}" in said
     assert "install a later genai-prices" in said
-    assert "`judge.prices`" in said
 
 
 def test_a_price_of_a_table_is_old_after_half_a_year_from_its_own_date(tmp_path: Path) -> None:
