@@ -146,29 +146,25 @@ class PhoenixReader(HttpReader):
     async def _all(
         self, path: str, parameters: Parameters, read: Callable[[Json], ReadT]
     ) -> AsyncIterator[ReadT]:
-        cursor: str | None = None
+        asked = parameters
         while True:
-            page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
+            page = await self._api.document(path, asked)
+            if page is None:
+                if path.endswith(_ANNOTATIONS):  # the spans were deleted
+                    return
+                raise ReadError(
+                    f"{self._api.where} has no {path}: is this its address, and a version that lists traces? "
+                    "A project may also have been deleted"
+                )
+            if not isinstance(page.get("data"), list):
+                raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
             with self._api.reading():
-                items = [read(each) for each in page.get("data") or ()]
+                items = [read(each) for each in page["data"]]
             for item in items:
                 yield item
-            cursor = page.get("next_cursor")
-            if not cursor:
+            if not page.get("next_cursor"):
                 return
-
-    async def _page(self, path: str, parameters: Parameters) -> Json:
-        page = await self._api.document(path, parameters)
-        if page is None:
-            if path.endswith(_ANNOTATIONS):  # the spans were deleted
-                return {}
-            raise ReadError(
-                f"{self._api.where} has no {path}: is this its address, and a version that lists traces? A "
-                "project may also have been deleted"
-            )
-        if not isinstance(page.get("data"), list):
-            raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
-        return page
+            asked = {**parameters, "cursor": page["next_cursor"]}
 
 
 class _Project(NamedTuple):

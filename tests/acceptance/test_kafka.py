@@ -374,9 +374,7 @@ def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
             await_shares(first, second)
             kafka.write_traces("split", *(others for _, *others in traces))
             eventually(lambda: sum(kafka.committed("group-of-split", "split").values()) == 12, what="offsets")
-            split = {
-                number for number in range(12) if page(first, f"/why/{trace_id_of(number)}").get("trace")
-            }
+            split = {each for each in range(12) if page(first, f"/why/{trace_id_of(each)}").get("trace")}
             first.kill()
         await_shares(second)
         kafka.write_traces("split", *([root] for root, *_ in traces))
