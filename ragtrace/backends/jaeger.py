@@ -129,12 +129,7 @@ class JaegerReader(HttpReader):
         self._version: _V2 | _V3 | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if Jaeger has none.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-            InputError: the trace id is not hex.
-        """
+        """Return the trace, or ``None`` if Jaeger has none."""
         trace_id = normalized_trace_id(trace_id)
         version = await self._detected_version()
         body = await self._api.text(f"{version.traces}/{trace_id}", {version.raw: "true"})
@@ -144,9 +139,6 @@ class JaegerReader(HttpReader):
         """Search once, for whole traces; without a service, search all services.
 
         An oversized page counts as cut, so that its window is split.
-
-        Raises:
-            ReadError: the request failed, Jaeger rejected the query, or the query is in TraceQL.
         """
         if query.traceql is not None:
             raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
@@ -183,11 +175,7 @@ class JaegerReader(HttpReader):
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the services that sent spans.
-
-        Raises:
-            ReadError: the request failed.
-        """
+        """Return the names of the services that sent spans."""
         version = await self._detected_version()
         listed = (await self._api.document(version.services) or {}).get(version.listed)
         return tuple(map(str, listed)) if isinstance(listed, list) else ()

@@ -39,21 +39,13 @@ class LangfuseReader(HttpReader):
         self._lists_observations: bool | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the project does not have it.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-        """
+        """Return the trace, or ``None`` if the project does not have it."""
         with self._api.reading():
             stored = await self._stored(trace_id.strip())
             return _trace(stored) if stored else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for trace ids.
-
-        Raises:
-            ReadError: the request failed, or Langfuse does not support the query.
-        """
+        """Search once, for trace ids."""
         wanted = self._filters(query)
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
         limit = self._traces_at_once if can_be_parted else None

@@ -68,12 +68,7 @@ class OtlpFileReader:
         """The share that `traces` has read, from 0 to 1; ``None`` for a pipe, because its size is unknown."""
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the files have none.
-
-        Raises:
-            ReadError: a file cannot be read.
-            InputError: a piece with the trace id is not OTLP; names file and place.
-        """
+        """Return the trace, or ``None`` if the files have none."""
         wanted = trace_id.lower()
         members: list[Span] = []
         async for batch in self._batches():
@@ -86,10 +81,6 @@ class OtlpFileReader:
         """Yield every trace, in the order of their last spans in the files.
 
         Data appended during the read is ignored.
-
-        Raises:
-            ReadError: a file cannot be read.
-            InputError: a piece is not OTLP; names file and place.
         """
         ending, length = await self._ends()
         started: dict[str, list[Span]] = {}

@@ -44,11 +44,7 @@ class PhoenixReader(HttpReader):
         self._known: tuple[_Project, ...] = ()
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if no project has it.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-        """
+        """Return the trace, or ``None`` if no project has it."""
         typed = trace_id.strip()
         for project in await self._projects():
             found = await self._traces(project, list({typed: None, typed.lower(): None}))
@@ -60,9 +56,6 @@ class PhoenixReader(HttpReader):
         """Search once, for whole traces; without a service, search every project.
 
         A full page is cut only if the time range can be split; for the shortest range, all ids are returned.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
         """
         if query.traceql is not None:
             raise ReadError("Phoenix has no TraceQL: give a project (--service), an operation or tags")
@@ -70,11 +63,7 @@ class PhoenixReader(HttpReader):
         return Page.joined([await self._search(project, query) for project in chosen])
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the projects, which play the role of services.
-
-        Raises:
-            ReadError: the request failed.
-        """
+        """Return the names of the projects, which play the role of services."""
         return tuple(project.name for project in await self._projects())
 
     async def _projects(self) -> tuple[_Project, ...]:
