@@ -8,7 +8,6 @@ from ragtrace.quality.report import (
     LedgerCoverage,
     MeasuredJudge,
     MetricFigures,
-    PredictedFigures,
     QualityReport,
     ReportRequest,
     ReviewedFigures,
