@@ -429,7 +429,7 @@ RESULT: Final = Table(
         semconv.INTERMEDIATE,
         "",
         TEXTS,
-        "the first 16 truths, generated questions or graded sentences as JSON objects",
+        "the first 16 truths or generated questions as JSON objects",
     ),
     Field(semconv.INTERMEDIATE_TOTAL, "", COUNT, "how many there are"),
     Field(semconv.TRUTHS_LIMIT, "", COUNT, "the limit of extracted truths"),
