@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -255,11 +254,14 @@ def _measure(
     what = "labeled verdict" if sample.answers[0].of_criteria else "labeled claim"
     talk(f"measuring {counted(whole, 'answer')} with {counted(things, what)}")
 
-    progress = _Progress(whole)
+    said = time.monotonic()
 
     def done(each: MeasuredAnswer) -> None:
+        nonlocal said
         measured.append(each)
-        progress.show(len(measured))
+        if len(measured) == whole or time.monotonic() - said > _PROGRESS_S:
+            said = time.monotonic()
+            talk(f"  {len(measured):,} of {counted(whole, 'answer')}")
 
     async def measure() -> None:
         async with AsyncExitStack() as stack:
@@ -273,23 +275,6 @@ def _measure(
         talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
         return measured, True
     return measured, False
-
-
-class _Progress:
-    """Says now and then how far a run is, and how long the rest may take."""
-
-    def __init__(self, whole: int) -> None:
-        self._whole = whole
-        self._started = self._said = time.monotonic()
-
-    def show(self, number: int) -> None:
-        now = time.monotonic()
-        if number < self._whole and now - self._said < _PROGRESS_S:
-            return
-        self._said = now
-        left = (now - self._started) / number * (self._whole - number)
-        rest = f", about {timedelta(seconds=round(left))} left" if number < self._whole else ""
-        talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
 
 
 def _save(path: str, results: Results, identity: JudgeIdentity) -> None:

@@ -155,8 +155,8 @@ class CompareOutput:
 def compare(a: str, b: str, compared: ComparedOptions, output: CompareOutput) -> None:
     """Say whether B answers better than A, with intervals and the answers that changed.
 
-    A and B are a report.jsonl (`--out` of evaluate and backfill), lines of `evaluate --json`, transcripts
-    (FILE#JUDGE), store:PATH or another SOURCE of --from; with --by, the names of two groups of --from.
+    A and B are a report.jsonl (`--out` of evaluate and backfill), transcripts (FILE#JUDGE),
+    store:PATH or another SOURCE of --from; with --by, the names of two groups of --from.
 
     Answers are paired by record id, else by question; without pairs, they are two samples.
 

@@ -16,17 +16,27 @@ from ragtrace.answer_sources import (
     BACK_ENDS,
     SearchProgress,
     find_answers,
-    holds_judged,
+    holds_report,
     open_source,
     parse_address,
-    read_judged,
 )
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
+from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import holds_traces
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
-from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
+from ragtrace.cli.render import (
+    many,
+    one_line,
+    open_console,
+    print_indented,
+    print_json,
+    printable,
+    shortened,
+    talk,
+    utc,
+)
 from ragtrace.cli.report import ComparedOptions, CompareOutput, FigureOptions, ReportOutputOptions
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 from ragtrace.files import replace_file
@@ -47,28 +57,20 @@ from ragtrace.quality import (
     source_of,
 )
 from ragtrace.quality.compared import (
-    SHOWN,
-    claim_labels,
     comparison_as_json,
     comparison_as_markdown,
-    counted,
-    matched,
     render_comparison,
-    rows,
-    scores,
-    title,
 )
 from ragtrace.quality.comparing import (
     ComparedAnswer,
     ComparedSide,
-    MetricComparison,
     VersionComparison,
     changed_claims,
     claims_of,
     compare,
     newest_answers,
 )
-from ragtrace.quality.report import NONE, group_of, is_judge
+from ragtrace.quality.report import group_of, is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -561,8 +563,9 @@ def _of_file(name: str) -> _Read | None:
             info = transcripts.evaluator(evaluator or None)
             found = [ComparedAnswer.of_judged(each) for each in transcripts.of(info)]
         return _Read(name=f"{file.name}#{info.name}", answers=found)
-    if file.is_file() and holds_judged(file):
-        return _Read(name=path, answers=[ComparedAnswer.of_judged(each) for each in read_judged(file)])
+    if file.is_file() and holds_report(file):
+        found = [ComparedAnswer.of_judged(read_line(line).judged) for line in report_lines(file)]
+        return _Read(name=path, answers=found)
     if not file.exists():
         raise InputError(f"there is no file {path!r}")
     if file.is_file() and not holds_traces(path):
@@ -624,38 +627,8 @@ async def _claims(source: AnswerSource, key: AnswerKey, metric: str) -> dict[str
 
 
 def print_comparison(found: VersionComparison) -> None:
-    """Print the differences, the answers that changed most, and what could not be compared."""
-    console = open_console()
-    for letter, name, number, judges in zip("AB", found.names, found.answers, found.judges, strict=True):
-        by = f", judged by {', '.join(judge or NONE for judge in judges)}" if judges else ""
-        console.print(f"{letter}  {one_line(name)}", soft_wrap=True, style="bold")
-        print_indented(console, 3, f"{many(number, 'answer')}{one_line(by)}")
-    print_indented(console, 0, matched(found))
-    for group, metrics in found.groups.items():
-        for metric in metrics:
-            console.print()
-            _print_metric(console, metric, f"{group}: " if group else "")
-    flips = sum(one.is_flip for one in found.changes)
-    if found.changes:
-        more = f"; the {SHOWN} largest:" if len(found.changes) > SHOWN else ":"
-        console.print(f"\nchanged: {len(found.changes):,}, of which {flips:,} turn{more}")
-    for one in found.changes[:SHOWN]:
-        console.print(f"  {one_line(title(one))}", soft_wrap=True)
-        if one.question:
-            print_indented(console, 4, one_line(one.question))
-        print_indented(console, 4, f"{one.metric}  {scores(one)}")
-        for claim in one.claims:
-            print_indented(console, 6, f"{claim_labels(claim)}: {one_line(claim.text)}")
-    if found.notices:
-        console.print("\nNote", style="bold")
-    for notice in found.notices:
-        print_indented(console, 2, one_line(sentence(notice)))
+    """Print the comparison as its comment says it, with tables as a terminal draws them."""
+    from rich.markdown import Markdown
 
-
-def _print_metric(console: Console, metric: MetricComparison, group: str) -> None:
-    console.print(one_line(f"{group}{metric.metric}"), soft_wrap=True, style="bold")
-    console.print(f"{'':<20}{'A':>8}{'B':>8}{'B - A':>9}   95 % interval", style="dim")
-    for what, *cells in rows(metric):
-        first, second, change, interval, verdict = cells
-        console.print(f"{f'  {what}':<20}{first:>8}{second:>8}{change:>9}   {interval:<17}{verdict}")
-    print_indented(console, 2, counted(metric))
+    text = comparison_as_markdown(found).replace("@\u200b", "@")  # nobody is mentioned in a terminal
+    open_console().print(Markdown(printable(text)))

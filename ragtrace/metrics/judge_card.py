@@ -292,7 +292,7 @@ def check_card(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> None:
         CardState.BELOW_FLOOR: "is by its card no better than the share of a claim's words in the chunks",
     }[state]
     raise ConfigError(
-        f"`require_card` refuses the judge {judge.name}: it {why}."
+        f"the judge {judge.name} {why}, so `require_card` refuses it."
         " `ragtrace calibrate LABELED.jsonl --card card.json` measures it;"
         " `judge.card` (--set judge.card=FILE) names the card"
     )

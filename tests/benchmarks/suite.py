@@ -36,6 +36,5 @@ BENCHMARKS: Final = (
     _benchmark("visible", "collector.visible"),
     _benchmark("traffic", "collector.traffic"),
     _benchmark("backfill", "backfill.measure"),
-    _benchmark("answer_index", "answer_index.measure"),
 )
 """Imported when they are run."""

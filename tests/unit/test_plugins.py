@@ -153,7 +153,7 @@ def test_an_embedder_is_found_by_address() -> None:
     [
         ("./no_such.py:Strict", r"no file '.*no_such\.py'"),
         ("no_such_module:Strict", r"no module 'no_such_module'.*PYTHONPATH"),
-        ("my_ragtrace_plugin:Strickt", "has no 'Strickt': did you mean 'Strict'"),
+        ("my_ragtrace_plugin:Strickt", "has no 'Strickt'"),
         ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
         ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
         ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
@@ -175,7 +175,6 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
     [
         ("./no_such.py:open_mine", "no file"),
         ("opnai:gpt-4o", "there is no judge 'opnai'.*openai:MODEL"),
-        ("llama:model.gguf", "there is no judge 'llama' any more: serve .* `openai:MODEL`"),
         ("./my_ragtrace_plugin.py:open_mine:large", "cannot be opened: AssertionError"),
         ("./my_ragtrace_plugin.py:open_nothing", "gives no judge: a object without `identity`"),
     ],

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
+from ragtrace.judge import CacheFile, cached, open_judge
 from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 from tests.benchmarks.recording import Measurement, versions_of
@@ -109,7 +109,7 @@ async def _one_round(url: str) -> dict[str, float]:
     judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=AT_ONCE)
     sdk = AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient())
     with tempfile.TemporaryDirectory() as folder:
-        remembering = cached(judge, CacheFile(CacheSettings(path=Path(folder) / "judge.db")))
+        remembering = cached(judge, CacheFile(Path(folder) / "judge.db"))
         await remembering.ask(_request(0))
         calls: dict[str, Call] = {
             "judge": lambda number: judge.ask(_request(number)),

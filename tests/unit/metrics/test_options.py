@@ -19,7 +19,7 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, Label, MetricFailure, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import Evaluator, evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 REFUNDS = RagRecord.of(
@@ -68,7 +68,7 @@ def test_what_an_option_cannot_be_is_told() -> None:
 
 def test_another_rule_is_another_evaluator_and_a_threshold_is_a_rule() -> None:
     default, at_half, said_so, other = (
-        evaluator_version([metric_named("faithfulness", **how)], ScriptedJudge())
+        Evaluator(metrics=[metric_named("faithfulness", **how)], judge=ScriptedJudge()).version
         for how in ({}, {"threshold": 0.5}, {"pass_when": "score >= 0.5"}, {"pass_when": "contradicted == 0"})
     )
     assert at_half == said_so
