@@ -43,19 +43,6 @@ from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.process import SystemClock
-from ragtrace.quality import (
-    AnswerCollector,
-    GroupFigures,
-    LedgerCoverage,
-    MeasuredJudge,
-    MetricFigures,
-    QualityReport,
-    ReportRequest,
-    ReviewedPairs,
-    quality_report,
-    report_as_json,
-    source_of,
-)
 from ragtrace.quality.compared import (
     comparison_as_json,
     comparison_as_markdown,
@@ -70,7 +57,20 @@ from ragtrace.quality.comparing import (
     compare,
     newest_answers,
 )
-from ragtrace.quality.report import group_of, is_judge
+from ragtrace.quality.report import (
+    AnswerCollector,
+    GroupFigures,
+    LedgerCoverage,
+    MeasuredJudge,
+    MetricFigures,
+    QualityReport,
+    ReportRequest,
+    ReviewedPairs,
+    group_of,
+    is_judge,
+    quality_report,
+    source_of,
+)
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -80,6 +80,7 @@ from ragtrace.quality.wording import (
     left_out,
     measured,
     rate,
+    report_as_json,
     reviewed,
     score,
     sentence,

@@ -51,6 +51,11 @@ class MetricFinding:
         return sum(v.omitted for v in self.verdicts) + sum(v.omitted for v in self.chunk_verdicts)
 
 
+def unjudged(explanation: str, verdicts: tuple[Verdict, ...] = ()) -> MetricFinding:
+    """Return the finding of a metric whose judge decided nothing."""
+    return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=explanation, verdicts=verdicts)
+
+
 class MetricOptions(TypedDict, total=False):
     """The options of every built-in metric."""
 

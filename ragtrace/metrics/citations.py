@@ -23,8 +23,7 @@ from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.faithfulness import nothing_stated
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import OF_CITATION, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.scoring import coverage, strict_faithfulness
-from ragtrace.scoring.formulas import SCORE, Readings
+from ragtrace.scoring.formulas import SCORE, Readings, coverage, strict_faithfulness
 from ragtrace.sentences import Sentence, split_sentences
 
 _MARK: Final = re.compile(r"\[\^?([^\[\]\n]{1,80})\](?!\()|【([^【】\n]{1,80})】")

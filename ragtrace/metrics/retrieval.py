@@ -22,7 +22,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.scoring import (
+from ragtrace.scoring.formulas import (
     average_precision,
     coverage,
     lower_bound,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.model import Claim, CompatStatus, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.scoring import PROFILES, PassRule, score, scored_metrics, strict_faithfulness
-from ragtrace.scoring.formulas import Readings, claim_readings
+from ragtrace.scoring import PROFILES, score, scored_metrics
+from ragtrace.scoring.formulas import PassRule, Readings, claim_readings, strict_faithfulness
 
 DEFAULT = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
 LETTERS = dict(
