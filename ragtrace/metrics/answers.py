@@ -274,7 +274,6 @@ def _cause(right: Verdict, source: Verdict, grades: dict[str, VerdictLabel]) -> 
 
 
 def _shown(right: Verdict, source: Verdict) -> Verdict:
-    """Return the reference's verdict with the chunk that the claim comes from."""
     return replace(
         right,
         claim=replace(right.claim, kind=OF_REFERENCE),

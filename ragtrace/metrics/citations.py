@@ -180,7 +180,6 @@ class _Citations:
 
 
 def _marks(record: RagRecord) -> Iterator[tuple[int, _Mark]]:
-    """Yield the marks in the answer, with their offsets."""
     answer = record.answer or ""
     ids = {chunk.id.casefold(): place for place, chunk in enumerate(record.chunks)}
     stands_for = {
@@ -222,7 +221,6 @@ def _names(inside: str) -> Iterator[str]:
 
 
 def _sentence_of(at: int, answer: str, sentences: Sequence[Sentence]) -> int:
-    """Return the number of the sentence that a mark at this offset belongs to."""
     for sentence in reversed(sentences):
         if sentence.start > at:
             continue
@@ -245,7 +243,6 @@ def _sentences_at(
 
 
 async def _judged(record: RagRecord, cited: Sequence[Sequence[_Mark]], steps: StepSession) -> list[Verdict]:
-    """Return whether what a claim cites supports it."""
     verdicts = (await steps.verify()).verdicts
     ids = [chunk.id for chunk in record.chunks]
     doubtful: defaultdict[tuple[int, ...], list[Verdict]] = defaultdict(list)

@@ -343,7 +343,6 @@ async def grade_chunks(material: Material) -> Grading:
 
 
 def _render_chunks(given: ChunksInput, code: str) -> str:
-    """Put the common part of all calls first."""
     reference: list[Section] = [("reference", [given.reference])] if given.reference else []
     return fenced(code, [("question", [given.question]), *reference, *chunk_sections(given.chunks)])
 
