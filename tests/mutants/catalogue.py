@@ -46,7 +46,7 @@ CATALOGUE: Final = (
         file="ragtrace/scoring/formulas.py",
         old="return part / whole if whole else None",
         new="return part / whole if whole else 0.0",
-        test="tests/unit/metrics/test_scoring.py::test_a_reading_is_a_share_or_absent",
+        test="tests/unit/scoring/test_rules.py::test_where_nothing_was_judged_there_is_no_reading",
     ),
     Mutant(
         promise="evidence",

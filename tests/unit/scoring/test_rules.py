@@ -67,6 +67,11 @@ def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule:
         assert sum(letter in "SCN" for letter in verdicts) * 2 >= len(verdicts)
 
 
+def test_where_nothing_was_judged_there_is_no_reading() -> None:
+    assert [readings("UU")[name] for name in ("score", "lenient", "coverage")] == [None, None, 0.0]
+    assert readings("")["coverage"] is None
+
+
 def test_what_is_no_rule_is_told() -> None:
     for text, told in [
         ("", "'' is not a condition such as `score >= 0.8`"),
