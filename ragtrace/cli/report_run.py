@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ragtrace.answer_sources import (
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.rows import read_line, report_lines
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import holds_traces
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
 from ragtrace.cli.render import (
@@ -43,19 +43,6 @@ from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.process import SystemClock
-from ragtrace.quality import (
-    AnswerCollector,
-    GroupFigures,
-    LedgerCoverage,
-    MeasuredJudge,
-    MetricFigures,
-    QualityReport,
-    ReportRequest,
-    ReviewedPairs,
-    quality_report,
-    report_as_json,
-    source_of,
-)
 from ragtrace.quality.compared import (
     comparison_as_json,
     comparison_as_markdown,
@@ -70,7 +57,20 @@ from ragtrace.quality.comparing import (
     compare,
     newest_answers,
 )
-from ragtrace.quality.report import group_of, is_judge
+from ragtrace.quality.report import (
+    AnswerCollector,
+    GroupFigures,
+    LedgerCoverage,
+    MeasuredJudge,
+    MetricFigures,
+    QualityReport,
+    ReportRequest,
+    ReviewedPairs,
+    group_of,
+    is_judge,
+    quality_report,
+    source_of,
+)
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -80,6 +80,7 @@ from ragtrace.quality.wording import (
     left_out,
     measured,
     rate,
+    report_as_json,
     reviewed,
     score,
     sentence,
@@ -143,8 +144,6 @@ class Place:
     notices: list[str] = field(default_factory=list)
     states: Callable[[], Mapping[str, int]] | None = None
     """Counts all answers that a collector ever saw, by their state in its ledger."""
-    screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
-    """Returns the answers between two times that a screen looked at, judged or not."""
 
 
 @asynccontextmanager
@@ -179,7 +178,7 @@ async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterato
     """Open the answers of the named store, else of the configured or the default one."""
     with needs_extra("collector"):
         from ragtrace_collector.service.page import place_over
-        from ragtrace_collector.store.ledger import read_screened, take_stock
+        from ragtrace_collector.store.ledger import take_stock
         from ragtrace_collector.store.open import open_reading, require_store
 
     section = configured.store.at(store) if store else configured.store
@@ -190,12 +189,7 @@ async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterato
         def states() -> Mapping[str, int]:
             return take_stock(found.database).by(lambda account: account.state)
 
-        def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-            return read_screened(found.database, since_ns, until_ns)
-
-        yield Place(
-            name=found.name, index=opened.index, source=opened.source, states=states, screened=screened
-        )
+        yield Place(name=found.name, index=opened.index, source=opened.source, states=states)
 
 
 async def _searched(
@@ -254,7 +248,6 @@ def _request(figures: FigureOptions) -> ReportRequest:
         by=figures.by,
         metrics=figures.metrics,
         judge=figures.judge,
-        cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
     )
 
@@ -275,12 +268,8 @@ async def _report(
 ) -> QualityReport:
     async with open_place(options, options.source, times) as place:
         scope = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
-        has_screen = place.screened is not None
-        found = request.collector(joins_screen=has_screen)
+        found = request.collector()
         notices = place.notices + await _collect(place.index, scope, found)
-        if place.screened is not None and request.cheap is None:
-            screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
-            found.add_screened(one for one in screened if options.service in (None, one.service))
         if request.by == "source":
             notices.append(await _collect_sources(place, scope, found))
         if ahead := await _ahead(place.index, options, times):
