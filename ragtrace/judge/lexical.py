@@ -541,20 +541,14 @@ SUPPORTED_FROM: Final = 0.75
 """The cut of the share; chosen on the development files of RAGTruth."""
 
 
-class WordShareJudge:
+class WordShareJudge(ComparingJudge):
     """Calls a claim supported if three quarters of its content words are anywhere in the chunks."""
 
     identity = JudgeIdentity(provider="floor", model="word-share", computes=True, contradicts=False)
+    no_worth = LexicalJudge.no_worth
 
-    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer a request for verdicts.
-
-        Raises:
-            JudgeUnable: it asks for something else.
-        """
-        if not isinstance(request.inputs, VerifyInput) or request.reply_type is not VerifyReply:
-            raise JudgeUnable(f"the floor only gives verdicts, no {request.step!r}", usage=Usage())
-        given: VerifyInput = request.inputs
+    async def verify(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
+        """Say what share of its words each claim has in the chunks."""
         index = await WordIndex.of(given.chunks)
         shares: dict[int, float] = {}
         for claim in given.claims:
@@ -571,8 +565,4 @@ class WordShareJudge:
             else GivenVerdict(id=number, chunks=[], quote="", label="not_mentioned", reason="")
             for number, share in shares.items()
         ]
-        reply = JudgeReply(value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), support=shares)
-        return cast("JudgeReply[ReplyT]", reply)
-
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to release."""
+        return JudgeReply(value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), support=shares)
