@@ -81,7 +81,7 @@ CREATE INDEX request_batch ON request (batch);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616762,  # "ragb"
-    steps=(_SCHEMA,),
+    schema=_SCHEMA,
     # two processes with the same requests would both pay
     pragmas=("locking_mode = EXCLUSIVE", "foreign_keys = ON"),
     busy_s=0,

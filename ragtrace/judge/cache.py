@@ -55,10 +55,10 @@ CREATE INDEX IF NOT EXISTS entries_used ON entries (used);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616774,  # "ragt"
-    steps=(_SCHEMA,),
+    schema=_SCHEMA,
     pragmas=(f"page_size = {_PAGE_BYTES}", "synchronous = NORMAL"),
     busy_s=2.0,
-    discard="DROP TABLE IF EXISTS entries",
+    discard="DROP TABLE IF EXISTS entries;",
 )
 
 

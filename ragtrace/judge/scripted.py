@@ -99,7 +99,7 @@ class Script(_Scripted):
     from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
     longer words, partly relevant with some, else irrelevant. An answer meets a criterion if it contains half
     of its longer words. The question generated from an answer is its
-    first sentence, and the truths of a chunk are its sentences.
+    first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
@@ -112,8 +112,6 @@ class Script(_Scripted):
     """Generated questions. Key: a text in the answer."""
     criteria: dict[str, bool | ScriptedCriterion] = {}
     """Whether answers meet a criterion. Key: its text, compared in the same way."""
-    truths: dict[str, list[str]] = {}
-    """The facts of a chunk. Key: a text in the chunk."""
     error: str | None = None
     """Raised on every request."""
 
@@ -211,8 +209,6 @@ class ScriptedJudge:
                 return forms.RelevanceReply(
                     statements=[self._relevance(statement) for statement in given.statements]
                 )
-            case forms.TruthsInput() as given:
-                return forms.TruthsReply(chunks=[self._truths(chunk) for chunk in given.chunks])
             case forms.CriteriaInput() as given:
                 return forms.CriteriaReply(criteria=[self._criterion(each, given) for each in given.criteria])
             case forms.QuestionsInput() as given:
@@ -271,12 +267,6 @@ class ScriptedJudge:
         if isinstance(scripted, bool):
             scripted = ScriptedCriterion(met=scripted)
         return forms.GivenCriterion(id=criterion.number, **scripted.model_dump())
-
-    def _truths(self, chunk: forms.NumberedText) -> forms.GivenTruths:
-        truths = _found(self._script.truths, chunk.text)
-        if truths is None:
-            truths = [sentence.text for sentence in split_sentences(chunk.text)][:200]
-        return forms.GivenTruths(id=chunk.number, truths=truths)
 
     def _questions(self, given: forms.QuestionsInput) -> forms.QuestionsReply:
         questions = _found(self._script.questions, given.answer)

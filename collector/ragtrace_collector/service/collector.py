@@ -73,7 +73,7 @@ def check_kafka(config: CollectorConfig) -> None:
     if config.receive.kafka is None:
         return
     with needs_kafka():
-        from ragtrace_collector.receive.kafka_client import check_settings
+        from ragtrace_collector.receive.kafka import check_settings
     check_settings(config.receive.kafka)
 
 
@@ -101,7 +101,6 @@ def open_kafka(
         store=store,
         sender=lambda: None if access.is_open and not kafka.tenant else writers,
         counters=counters,
-        clock=clock,
     )
 
 

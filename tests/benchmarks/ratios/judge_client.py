@@ -23,7 +23,6 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from ragtrace.judge import CacheFile, cached, open_judge
 from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]
@@ -75,7 +74,7 @@ AT_ONCE: Final = 64
 WHAT: Final = {"judge": "a judge's call, CPU", "cached": "a judge's call from the cache, CPU"}
 
 
-def measure(_: Peers) -> list[Measurement]:
+def measure() -> list[Measurement]:
     with running_stub() as url:
         rounds = [asyncio.run(_one_round(url)) for _ in range(ROUNDS)]
     return [
