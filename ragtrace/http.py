@@ -59,7 +59,6 @@ def open_client(
     most_bytes: int,
     verify: ssl.SSLContext | bool = True,
     headers: Mapping[str, str] | None = None,
-    most_connections: int = 100,
 ) -> httpx.AsyncClient:
     """Open a client. Its responses are read as any of httpx: ``await response.aread()``, streamed or not.
 
@@ -68,7 +67,6 @@ def open_client(
         most_bytes: The size limit of one reply, compressed and decompressed.
         verify: How servers are trusted, with the client's certificate.
         headers: Sent with every request.
-        most_connections: Open at once.
 
     Reading a reply raises `BodyTooLarge` beyond ``most_bytes``, and `UnreadableBody` if it cannot be
     decompressed, is cut off, or has an encoding that was not requested.
@@ -79,7 +77,6 @@ def open_client(
         **client_options(most_bytes, headers),
         verify=verify,
         timeout=timeout_s,
-        limits=httpx.Limits(max_connections=most_connections),
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeUnavailable, SendError
+from ragtrace.errors import JudgeUnavailable
 from ragtrace.frames import evaluate_sync, wait_for
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.metrics import Faithfulness, metric_named
@@ -30,19 +30,15 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.pipeline import evaluate
-from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric, SpanSink
-from ragtrace.traces.otlp import encode
-from ragtrace.traces.trace import Resource, Span
+from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
 
 __all__ = [
     "Script",
     "ScriptedJudge",
-    "assert_faithful",
     "assert_metrics",
     "check_embedder",
     "check_judge",
     "check_metric",
-    "check_sink",
 ]
 
 
@@ -91,19 +87,6 @@ def assert_metrics(
     if bad:
         raise AssertionError("\n".join(_report(bad, evaluation, record)))
     return evaluation
-
-
-def assert_faithful(
-    record: RagRecord, *, judge: Judge | str, threshold: float = 1.0, allow_skipped: bool = False
-) -> Evaluation:
-    """Assert that the context supports at least this share of an answer's claims, by default all.
-
-    Raises:
-        AssertionError: names the claims that it does not support, and the chunks that contradict them.
-        ConfigError: there is no judge of that name, or a setting is missing.
-    """
-    __tracebackhide__ = True  # pytest: show the test, not this function
-    return assert_metrics(record, judge=judge, allow_skipped=allow_skipped, faithfulness=threshold)
 
 
 def _is_good(outcome: MetricOutcome, allow_skipped: bool) -> bool:
@@ -320,62 +303,3 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     length = math.hypot(*one) * math.hypot(*other)
     product = sum(left * right for left, right in zip(one, other, strict=True))
     return product / length if length else 0.0
-
-
-_START_NS: Final = 1_760_000_000_000_000_000
-_AT_ONCE: Final = 20
-_TIMEOUT_S: Final = 30.0
-
-
-async def check_sink(sink: SpanSink, *, taken: Callable[[], Sequence[Span]]) -> None:
-    """Check that the receiver has all spans that a sink accepted, even if the sink is closed during requests.
-
-    ``taken`` returns the receiver's spans in any order. The check closes the sink.
-
-    Raises:
-        AssertionError: the sink broke the contract; the message says how.
-    """
-    assert sink.name, "`name` is empty: people read it in logs"
-    first = _span(0)
-    await _in_time(sink.send(encode([first])), "sending one span")
-    assert first in taken(), "`send` returned, and the receiver does not have the span as it was sent"
-    spans = [_span(number) for number in range(1, _AT_ONCE + 1)]
-    async with asyncio.TaskGroup() as group:
-        sends = [group.create_task(_try_send(sink, span)) for span in spans]
-        await asyncio.sleep(0)  # they are under way
-        await _in_time(sink.aclose(), "closing while requests are under way")
-    await _in_time(sink.aclose(), "closing twice")
-    at_receiver = taken()
-    accepted = [span for span, send in zip(spans, sends, strict=True) if send.result()]
-    lost = sum(span not in at_receiver for span in accepted)
-    assert not lost, f"it accepted {lost} spans before it was closed that the receiver does not have"
-
-
-async def _try_send(sink: SpanSink, span: Span) -> bool:
-    """Return whether the sink accepted the span. If not, it must raise a SendError."""
-    try:
-        await _in_time(sink.send(encode([span])), "sending while the sink is closed")
-    except SendError:
-        return False
-    return True
-
-
-async def _in_time(work: Awaitable[None], what: str) -> None:
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            await work
-    except TimeoutError as exc:
-        raise AssertionError(f"{what} takes more than {_TIMEOUT_S:g} s") from exc
-
-
-def _span(number: int) -> Span:
-    return Span(
-        trace_id=f"{number + 1:032x}",
-        span_id=f"{number + 1:016x}",
-        parent_span_id=None,
-        name=f"span {number}",
-        start_ns=_START_NS,
-        end_ns=_START_NS + 1_000_000,
-        attributes={"number": number, "text": "für Gäste"},
-        resource=Resource(attributes={"service.name": "check"}),
-    )

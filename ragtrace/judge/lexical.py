@@ -53,9 +53,8 @@ from ragtrace.judge.phrases import (
     SENTENCE_ENDS,
     Grammar,
     announces_answer,
-    declines,
+    claim_kind,
     is_bare_reply,
-    is_citation,
     is_meta,
     is_refusal,
     requests,
@@ -65,7 +64,6 @@ from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
-    ClaimKind,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
@@ -188,13 +186,6 @@ def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
     ]
     reply = ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
     return JudgeReply(value=reply, usage=Usage(calls=1))
-
-
-def claim_kind(sentence: str) -> ClaimKind:
-    """Classify a sentence by its wording: does it state something that can be checked?"""
-    if declines(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
 
 
 def _decide(

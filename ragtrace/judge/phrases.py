@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ragtrace.languages import Language
 
 if TYPE_CHECKING:
-    from ragtrace.judge_forms import ClaimKind
+    pass
 
 SENTENCE_ENDS = ".!。！｡।"
 """What ends a statement in several scripts."""
@@ -127,13 +127,6 @@ def is_meta(sentence: str) -> bool:
     plain = _plain(sentence)
     announces = plain.endswith((":", "：")) and len(plain.split()) <= 25
     return announces or plain.endswith(_QUESTION_MARKS) or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
-
-
-def kind_of(sentence: str) -> ClaimKind:
-    """Classify a sentence by its wording alone, as judges do that stand in for a language model."""
-    if is_refusal(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) else "factual"
 
 
 _BARE_REPLY: Final = re.compile(
@@ -462,6 +455,13 @@ def declines(sentence: str) -> bool:
     if not before:
         return _is_worded(plain)
     return _is_worded(last) or (requests(last) and _is_worded(before[-1]))
+
+
+def claim_kind(sentence: str) -> ClaimKind:
+    """Classify a sentence by its wording: does it state something that can be checked?"""
+    if declines(sentence):
+        return "refusal"
+    return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
 
 
 def requests(sentence: str) -> bool:

@@ -251,7 +251,7 @@ def yes_request() -> JudgeRequest[YesProbability]:
     )
 
 
-def likely(places: Places | None, *, text: str = "Yes", legacy: bool = False) -> tuple[int, Any]:
+def likely(places: Places | None, *, text: str = "Yes") -> tuple[int, Any]:
     logs = [{token: math.log(p) for token, p in place.items()} for place in places or ()]
     content = [
         {"token": max(log, key=log.__getitem__, default="Yes"), "logprob": -0.1, "top_logprobs": tops(log)}
@@ -259,7 +259,7 @@ def likely(places: Places | None, *, text: str = "Yes", legacy: bool = False) ->
     ]
     choice: dict[str, Any] = {"index": 0, "finish_reason": "length", "message": {"content": text}}
     if places is not None:
-        choice["logprobs"] = {"top_logprobs": logs} if legacy else {"content": content}
+        choice["logprobs"] = {"content": content}
     return 200, {"choices": [choice], "usage": {"prompt_tokens": 30, "completion_tokens": 1}}
 
 
@@ -335,17 +335,6 @@ async def test_a_server_that_gives_five_at_most_is_asked_for_five(
     assert judge.likelihoods is Likelihoods.TOP_5
 
 
-async def test_a_server_that_wants_a_number_gets_one(endpoint: Any, judge: LanguageModelJudge) -> None:
-    endpoint.answers = lambda body: (
-        rejection("logprobs: Input should be a valid integer")
-        if body["logprobs"] is True
-        else likely([{"Yes": 0.6, "No": 0.4}], legacy=True)
-    )
-    assert (await judge.ask(yes_request())).value.p_yes == pytest.approx(0.6)
-    assert endpoint.requests[-1]["logprobs"] == 5
-    assert "top_logprobs" not in endpoint.requests[-1]
-
-
 @pytest.mark.parametrize(
     "answer", [likely(None), rejection("logprobs is not supported")], ids=["without", "refused"]
 )
@@ -358,5 +347,5 @@ async def test_a_server_without_likelihoods_is_found_out_once(
     asked = len(endpoint.requests)
     with pytest.raises(JudgeUnable) as caught:
         await judge.ask(yes_request())
-    assert len(endpoint.requests) == asked == 3
+    assert len(endpoint.requests) == asked == 2
     assert caught.value.usage.calls == 0

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ragtrace.judge.lexical import LexicalJudge, claim_kind
+from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge.phrases import claim_kind
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import Chunk, Label, MetricResult, RagRecord, SkipReason, Verdict, VerdictLabel
 from ragtrace.pipeline import evaluate

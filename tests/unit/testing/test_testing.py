@@ -18,7 +18,6 @@ from ragtrace.ports import Embeddings
 from ragtrace.testing import (
     Script,
     ScriptedJudge,
-    assert_faithful,
     assert_metrics,
     check_embedder,
     check_judge,
@@ -40,7 +39,7 @@ def test_an_answer_that_reaches_its_scores_gives_its_evaluation() -> None:
 
 def test_the_message_names_scores_claims_and_chunks() -> None:
     with pytest.raises(AssertionError) as caught:
-        assert_faithful(RETURNS, judge=ScriptedJudge())
+        assert_metrics(RETURNS, judge=ScriptedJudge(), faithfulness=1.0)
     assert str(caught.value).splitlines() == [
         "record returns fails 1 of 1 metrics (judge scripted:scripted)",
         "faithfulness: 1 of 2 claims contradicted; score 0.5, threshold 1",
@@ -65,7 +64,7 @@ def test_a_judge_that_fails_fails_the_gate() -> None:
 def test_text_under_judgment_cannot_steer_the_terminal() -> None:
     steering = RagRecord.of(question="?", contexts=["Cats purr."], answer="Dogs \x1b[2Jbark loudly.")
     with pytest.raises(AssertionError) as caught:
-        assert_faithful(steering, judge="scripted")
+        assert_metrics(steering, judge="scripted", faithfulness=1.0)
     assert "\x1b" not in str(caught.value)
 
 
