@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ragtrace.languages import Language
 
 if TYPE_CHECKING:
+    from ragtrace.judge_forms import ClaimKind
+
+if TYPE_CHECKING:
     pass
 
 SENTENCE_ENDS = ".!。！｡।"
