@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
+from rich.console import Console
 
+from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.errors import JudgeUnavailable
 from ragtrace.frames import evaluate_sync, wait_for
 from ragtrace.judge.scripted import Script, ScriptedJudge
@@ -18,7 +20,6 @@ from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.metrics.registry import make_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
-    ChunkVerdict,
     Evaluation,
     JudgeIdentity,
     Label,
@@ -26,8 +27,6 @@ from ragtrace.model import (
     MetricOutcome,
     MetricResult,
     RagRecord,
-    Verdict,
-    VerdictLabel,
 )
 from ragtrace.pipeline import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
@@ -42,9 +41,7 @@ __all__ = [
 ]
 
 
-_GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT, VerdictLabel.MET)
-_MOST_SHOWN: Final = 10
-_CHUNK_CHARS: Final = 100
+_WIDTH: Final = 100
 
 
 def assert_metrics(
@@ -76,77 +73,27 @@ def assert_metrics(
     named = [metric_named(name, threshold=threshold) for name, threshold in thresholds.items()]
     if not (metrics or named):
         raise TypeError("no metric is named: write faithfulness=0.8, for example")
+    chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    chosen += named
     evaluation = evaluate_sync(
-        record,
-        metrics=[*metrics, *named],
-        judge=judge,
-        embedder=embedder,
-        second_judge=second_judge,
+        record, metrics=chosen, judge=judge, embedder=embedder, second_judge=second_judge
     )
     bad = [outcome for outcome in evaluation.outcomes if not _is_good(outcome, allow_skipped)]
     if bad:
-        raise AssertionError("\n".join(_report(bad, evaluation, record)))
+        lines = io.StringIO()
+        console = Console(file=lines, width=_WIDTH, color_system=None)
+        failed = ", ".join(outcome.metric for outcome in bad)
+        said = f"record {record.id} fails {failed} (judge {evaluation.judge.name})"
+        console.print(said, markup=False, highlight=False)
+        OutcomeTable(console, metrics=chosen).print_evaluation(record, evaluation)
+        if any(outcome.label is Label.SKIPPED for outcome in bad):
+            console.print("allow_skipped=True lets pass what was skipped")
+        raise AssertionError("\n".join(line.rstrip() for line in lines.getvalue().splitlines()))
     return evaluation
 
 
 def _is_good(outcome: MetricOutcome, allow_skipped: bool) -> bool:
     return outcome.label is Label.PASS or (allow_skipped and outcome.label is Label.SKIPPED)
-
-
-def _report(bad: Sequence[MetricOutcome], evaluation: Evaluation, record: RagRecord) -> Iterator[str]:
-    judge = evaluation.judge.name
-    yield f"record {record.id} fails {len(bad)} of {len(evaluation.outcomes)} metrics (judge {judge})"
-    for outcome in bad:
-        yield f"{outcome.metric}: {_verdict_on(outcome)}"
-        if isinstance(outcome, MetricResult):
-            yield from _evidence(outcome, record)
-
-
-def _verdict_on(outcome: MetricOutcome) -> str:
-    if isinstance(outcome, MetricFailure):
-        return f"error {outcome.error_type}: {outcome.message}"
-    if outcome.score is None:
-        why = f"{outcome.skip_reason}: {outcome.explanation}".removesuffix(": ")
-        return f"not measured, {why} (allow_skipped=True lets this pass)"
-    if outcome.threshold is None:
-        return f"{outcome.score:.3f}, passes when {outcome.pass_when}; {outcome.explanation}".rstrip("; ")
-    return outcome.explanation
-
-
-def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
-    claims = [verdict for verdict in result.verdicts if verdict.label not in _GOOD]
-    chunks = [chunk_verdict for chunk_verdict in result.chunk_verdicts if chunk_verdict.label not in _GOOD]
-    for claim in islice(claims, _MOST_SHOWN):
-        yield from _about_claim(claim)
-    for chunk in islice(chunks, _MOST_SHOWN):
-        yield from _about_chunk(chunk, record)
-    if (more := max(len(claims), len(chunks)) - _MOST_SHOWN) > 0:
-        yield f"  … and {more} more"
-
-
-def _about_claim(verdict: Verdict) -> Iterator[str]:
-    yield f"  {verdict.label.replace('_', ' ')}: {_plain(verdict.claim.text)}"
-    chunks = ", ".join(verdict.chunk_ids)
-    if verdict.quote is not None:
-        yield f"    {chunks or 'answer'}: “{_plain(verdict.quote)}”"
-    elif chunks:
-        yield f"    {chunks} (without a quote that could be found there)"
-    if verdict.reason:
-        yield f"    {_plain(verdict.reason)}"
-
-
-def _about_chunk(verdict: ChunkVerdict, record: RagRecord) -> Iterator[str]:
-    text = next((chunk.text for chunk in record.chunks if chunk.id == verdict.chunk_id), None)
-    shown = _plain(text or "")
-    shown = shown if len(shown) <= _CHUNK_CHARS else f"{shown[:_CHUNK_CHARS]}…"
-    yield f"  {verdict.label}: chunk {verdict.rank + 1}, {verdict.chunk_id}: {shown}"
-    if verdict.reason:
-        yield f"    {_plain(verdict.reason)}"
-
-
-def _plain(text: str) -> str:
-    """Put a text on one line, without terminal control characters."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

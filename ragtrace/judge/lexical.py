@@ -21,7 +21,6 @@ A claim in a language that no chunk is in is left open, without a probability.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from importlib.resources import files
 from operator import or_
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from ragtrace.errors import JudgeUnable
 from ragtrace.judge._words import (
@@ -509,23 +508,11 @@ class SupportModel:
         probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
         return min(probability, self.number_missing) if features["missing_numbers"] else probability
 
-    @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> SupportModel:
-        """Read the saved form."""
-        return cls(
-            name=saved["name"],
-            bias=saved["bias"],
-            features={name: Feature(**values) for name, values in saved["features"].items()},
-            number_missing=saved["number_missing"],
-            unsupported_below=saved["unsupported_below"],
-            supported_from=saved["supported_from"],
-        )
-
 
 @cache
 def shipped_model() -> SupportModel:
     """Return the model of the package."""
-    return SupportModel.of(json.loads(files(__package__).joinpath(MODEL_FILE).read_text(encoding="utf-8")))
+    return TypeAdapter(SupportModel).validate_json(files(__package__).joinpath(MODEL_FILE).read_bytes())
 
 
 SUPPORTED_FROM: Final = 0.75

@@ -40,24 +40,26 @@ def test_an_answer_that_reaches_its_scores_gives_its_evaluation() -> None:
 def test_the_message_names_scores_claims_and_chunks() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_metrics(RETURNS, judge=ScriptedJudge(), faithfulness=1.0)
-    assert str(caught.value).splitlines() == [
-        "record returns fails 1 of 1 metrics (judge scripted:scripted)",
-        "faithfulness: 1 of 2 claims contradicted; score 0.5, threshold 1",
-        "  contradicted: Orders can be returned within 30 days.",
-        "    faq-12: “Orders can be returned within 14 days.”",
-        "    the numbers differ",
-    ]
+    said = str(caught.value)
+    assert said.startswith("record returns fails faithfulness (judge scripted:scripted)\n")
+    for part in (
+        "1 of 2 claims contradicted; score 0.5, threshold 1",
+        "contradicted  Orders can be returned within 30 days.",
+        "faq-12: “Orders can be returned within 14 days.”",
+        "the numbers differ",
+    ):
+        assert part in said
 
 
 def test_a_metric_that_had_nothing_to_judge_fails_the_gate_unless_allowed() -> None:
-    with pytest.raises(AssertionError, match=r"not measured, no_content: .*allow_skipped=True"):
+    with pytest.raises(AssertionError, match=r"(?s)no_content: .*allow_skipped=True"):
         assert_metrics(UNANSWERED, judge="scripted", faithfulness=0.8)
     assert_metrics(UNANSWERED, judge="scripted", faithfulness=0.8, allow_skipped=True)
 
 
 def test_a_judge_that_fails_fails_the_gate() -> None:
     broken = ScriptedJudge(Script(error="judge_timeout"))
-    with pytest.raises(AssertionError, match="faithfulness: error judge_timeout"):
+    with pytest.raises(AssertionError, match="(?s)fails faithfulness.*error    judge_timeout"):
         assert_metrics(RETURNS, judge=broken, faithfulness=0.0, allow_skipped=True)
 
 
