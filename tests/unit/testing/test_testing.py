@@ -59,7 +59,7 @@ def test_a_metric_that_had_nothing_to_judge_fails_the_gate_unless_allowed() -> N
 
 def test_a_judge_that_fails_fails_the_gate() -> None:
     broken = ScriptedJudge(Script(error="judge_timeout"))
-    with pytest.raises(AssertionError, match="(?s)fails faithfulness.*error    judge_timeout"):
+    with pytest.raises(AssertionError, match=r"(?s)fails faithfulness.*error    judge_timeout"):
         assert_metrics(RETURNS, judge=broken, faithfulness=0.0, allow_skipped=True)
 
 
