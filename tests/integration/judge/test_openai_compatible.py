@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from typing import Any
@@ -16,17 +15,15 @@ from ragtrace.errors import (
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
-    JudgeTimeout,
     JudgeUnable,
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge
 from ragtrace.judge.openai import LanguageModelJudge, Likelihoods, OutputMode
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
-from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
-from ragtrace.pipeline import evaluate
+from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability
-from tests.integration.judge.conftest import SECRET, bare_judge, rejection
+from tests.integration.judge.conftest import SECRET, rejection
 
 QUESTION = "TOPSECRET-QUESTION"
 GOOD = {
@@ -202,23 +199,6 @@ async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: Language
     assert SECRET not in told
     assert QUESTION not in told
     assert "environment variable" in told
-
-
-async def test_silence_is_a_timeout(endpoint: Any) -> None:
-    endpoint.hold = asyncio.Event()
-    judge = bare_judge(endpoint.url, key="k", timeout_s=0.05)
-    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s") as caught:
-        await judge.ask(request())
-    assert caught.value.usage == Usage(calls=1, unmetered_calls=1)
-    await judge.aclose()
-
-
-async def test_a_judge_that_fails_is_a_failure_and_no_score(endpoint: Any, judge: LanguageModelJudge) -> None:
-    endpoint.answers = lambda body: rejection("no", status=401)
-    record = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text="x"),), answer="It rains.")
-    [failure] = (await evaluate(record, judge=judge)).outcomes
-    assert isinstance(failure, MetricFailure)
-    assert (failure.error_type, failure.retryable) == ("judge_refused", False)
 
 
 @pytest.mark.parametrize(
