@@ -264,18 +264,8 @@ _FIGURE: Final = re.compile(
     rf"|\d{{1,3}}(?: \d{{3}})+(?![\d%]))(?:[.,]\d+)?(?!\d)"
     rf"|(?<![^\W_{_UNSPACED_MARKS}])\d+(?:[.,:/]\d+)*+"
 )
-_FRACTIONS: Final = {
-    "½": ".5",
-    "¼": ".25",
-    "¾": ".75",
-    "⅓": ".33",
-    "⅔": ".67",
-    "⅛": ".125",
-    "⅜": ".375",
-    "⅝": ".625",
-    "⅞": ".875",
-    "⅕": ".2",
-}
+_EIGHTHS: Final = zip("⅛⅜⅝⅞", (".125", ".375", ".625", ".875"), strict=True)
+_FRACTIONS: Final = {"½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅕": ".2", **dict(_EIGHTHS)}
 _FRACTION: Final = re.compile(rf"(?:(\d+)[{_SPACES}]?)?([{''.join(_FRACTIONS)}])")
 _WRITTEN_FRACTION: Final = re.compile(r"(?<![\d/.,])(\d{1,3}) ([123])/([248])(?![\d/])")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace import evaluate_sync
 from ragtrace.errors import JudgeError
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Faithfulness, metric_named
@@ -68,10 +67,6 @@ def test_text_under_judgment_cannot_steer_the_terminal() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_metrics(steering, judge="scripted", faithfulness=1.0)
     assert "\x1b" not in str(caught.value)
-
-
-async def test_it_can_be_waited_for_inside_a_running_event_loop() -> None:
-    assert evaluate_sync(RETURNS, judge="scripted").results[0].score == 0.5
 
 
 class Altered(Faithfulness):
