@@ -46,7 +46,8 @@ from ragtrace.cli.render import by_kind, one_line, open_console, print_indented,
 from ragtrace.errors import InputError
 from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
-from ragtrace.judge.lexical import WordShareJudge, claim_kind
+from ragtrace.judge.lexical import WordShareJudge
+from ragtrace.judge.phrases import claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm

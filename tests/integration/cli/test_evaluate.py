@@ -25,8 +25,9 @@ from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
-from tests.integration.judge.test_endpoints import Strict, completion, request
-from tests.integration.judge.test_endpoints import serving as serving_strict
+from tests.integration.judge.conftest import Endpoint, chat
+from tests.integration.judge.conftest import serving as serving_endpoint
+from tests.integration.judge.test_endpoints import request
 from tests.likely_judge import LIKELY
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
@@ -640,12 +641,12 @@ async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(rain: str, 
     assert result.stderr.count("warning: the price of qwen was looked up on") == 1
 
 
-REPLY_ENDPOINTS = completion(REPLY)
+REPLY_ENDPOINTS = chat(REPLY)
 
 
 @pytest.fixture
-async def strict() -> AsyncIterator[Strict]:
-    async with serving_strict(Strict(answer=REPLY_ENDPOINTS)) as served:
+async def strict() -> AsyncIterator[Endpoint]:
+    async with serving_endpoint(Endpoint(answer=REPLY_ENDPOINTS)) as served:
         yield served
 
 
@@ -657,7 +658,7 @@ async def scored(rain: str, *options: str) -> float:
 
 
 async def test_a_command_takes_headers_and_further_parameters(
-    rain: str, strict: Strict, monkeypatch: pytest.MonkeyPatch
+    rain: str, strict: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "of-the-gateway")
     settings = (
@@ -685,7 +686,7 @@ def test_what_cannot_be_sent_is_said_at_once(setting: str, said: str, rain: str)
     assert said in " ".join(result.stderr.split())
 
 
-async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: Path) -> None:
+async def test_doctor_shows_no_secret_of_the_endpoint(strict: Endpoint, tmp_path: Path) -> None:
     """An endpoint that repeats what it was sent must not get a secret onto the screen."""
     login = base64.b64encode(b"me:pass/word").decode()
     words = ["pass%2Fword", "pass/word", login, "header-secret"]
@@ -706,8 +707,8 @@ async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: 
         assert strict.last.headers["x-key"] == "header-secret"
 
 
-async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> None:
-    async with serving_strict(Strict(answer=completion("hm"))) as other:
+async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Endpoint) -> None:
+    async with serving_endpoint(Endpoint()) as other:
         config = parse_config(
             "export: [{endpoint: 'http://localhost:4317'}]\n"
             f"judge: {{use: 'openai:m', base_url: '{strict.url}', headers: {{x-key: secret}},"
