@@ -469,7 +469,7 @@ CREATE TABLE gone (
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL, reason TEXT NOT NULL DEFAULT '');
 """
-_FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
+_FORM: Final = SqliteForm(application_id=0x52545256, schema=_SCHEMA, pragmas=("synchronous = FULL",))
 _OF_REVIEW: Final = tuple(each.name for each in fields(Review) if each.name != "key")
 _COLUMNS: Final = f"trace_id, span_id, tenant, {', '.join(_OF_REVIEW)}"
 _OF_KEY: Final = "trace_id = ? AND span_id = ? AND tenant = ?"

@@ -24,7 +24,6 @@ TITLES: Final = {
     "visible": "Answer to score",
     "traffic": "Memory and disk",
     "backfill": "Back-fill",
-    "judge_cost": "Other tools' judging",
 }
 _HEAD: Final = """\
 | ratio | to | last run | half of its rounds | band | runs |

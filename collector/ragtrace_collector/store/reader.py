@@ -27,7 +27,7 @@ from ragtrace.model import RagRecord
 from ragtrace.sql import Db
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.records import (
     BEHIND_ID,
@@ -134,9 +134,12 @@ class StoreReader:
         return Trace.of(trace_id_of(key), spans) if spans else None
 
     def _opened(self, payload: bytes, key: str) -> bytes:
-        if missing := self._cipher.missing_key(payload):
-            raise ReadError(self._locked(missing))
-        return self._decrypted(payload, key)
+        try:
+            return self._cipher.decrypt(payload, key)
+        except Undecipherable as exc:
+            if exc.missing_key:
+                raise ReadError(self._locked(exc.missing_key)) from exc
+            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
         opened = self._opened(payload, key)
@@ -151,16 +154,6 @@ class StoreReader:
             return unpacked(opened)
         except (ValueError, zlib.error):  # not chained: it quotes the content
             raise self._fault(key, "is damaged: what was judged is not to be read") from None
-
-    def _decrypted(self, payload: bytes, key: str) -> bytes:
-        if not self._cipher.keys:
-            return payload
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            return self._cipher.decrypt(payload, key)
-        except InvalidTag as exc:
-            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _fault(self, key: str, what: str) -> ReadError:
         return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")

@@ -31,7 +31,7 @@ from ragtrace.stats import WeightedMean
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.receive.intake import drop_own_scopes, has_own_scopes
+from ragtrace_collector.receive.intake import drop_own_scopes
 from tests.rag_spans import rag_trace
 from tests.unit.answers.rows import a_row
 
@@ -264,5 +264,4 @@ def test_a_collector_drops_reviews_that_come_back() -> None:
     assert RECORD.target
     body = encode([review_span(REVIEW, RECORD.target)])
     request = ExportTraceServiceRequest.FromString(body)
-    assert has_own_scopes(request)
     assert drop_own_scopes(request) == 1
