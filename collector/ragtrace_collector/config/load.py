@@ -292,18 +292,7 @@ def _typed(text: str) -> Any:
 
 def problems(errors: list[ErrorDetails]) -> list[str]:
     """Return one line for each error of a validation."""
-    return list(dict.fromkeys(_problem(error) for error in _root_causes(errors)))
-
-
-def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Omit that a list is too short if one of its items is wrong."""
-    places = [error["loc"] for error in errors]
-    return [
-        error
-        for error in errors
-        if error["type"] != "too_short"
-        or not any(place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places)
-    ]
+    return list(dict.fromkeys(_problem(error) for error in errors))
 
 
 def _problem(error: ErrorDetails) -> str:
