@@ -70,7 +70,7 @@ from ragtrace.quality.comparing import (
     compare,
     newest_answers,
 )
-from ragtrace.quality.report import NONE, group_of, is_judge
+from ragtrace.quality.report import group_of, is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
