@@ -9,12 +9,12 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -27,7 +27,7 @@ from ragtrace_collector.config.sections import (
     SampleConfig,
     store_at,
 )
-from ragtrace_collector.config.values import Section
+from ragtrace_collector.config.values import UNKNOWN_KEY
 from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:
@@ -298,8 +298,9 @@ def problems(errors: list[ErrorDetails]) -> list[str]:
 def _problem(error: ErrorDetails) -> str:
     location = list(error["loc"])
     key = _dotted(location)
-    if error["type"] == "extra_forbidden":
-        return f"unknown key `{key}`{_suggestion(location)}"
+    if error["type"] == UNKNOWN_KEY:
+        unknown, known = error["ctx"]["key"], error["ctx"]["known"]
+        return f"unknown key `{_dotted([*location, unknown])}`{_suggestion(unknown, known)}"
     if error["type"] == "missing":
         return f"`{key}` is missing"
     message = in_words(error)
@@ -311,32 +312,9 @@ def _dotted(location: list[int | str]) -> str:
     return "".join(parts).lstrip(".")
 
 
-def _suggestion(location: list[int | str]) -> str:
-    known = list(_known_keys(location[:-1]))
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    if close:
-        return f": did you mean `{close[0]}`?"
-    return f": there is {', '.join(f'`{name}`' for name in known)}" if known else ""
-
-
-def _known_keys(location: list[int | str]) -> Iterator[str]:
-    section: type[BaseModel] | None = CollectorConfig
-    for part in location:
-        if isinstance(part, int) or section is None:
-            continue
-        field = section.model_fields.get(part)
-        section = _section_in(field.annotation) if field else None
-    if section is not None:
-        yield from section.model_fields
-
-
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    candidates = [annotation]
-    for each in candidates:  # it grows: sections stand in tuples, unions and annotations
-        candidates.extend(getattr(each, "__args__", ()))
-        candidates.extend([each.__origin__] if hasattr(each, "__metadata__") else [])
-    sections = (each for each in candidates if isinstance(each, type) and issubclass(each, Section))
-    return cast("type[BaseModel] | None", next(sections, None))
+def _suggestion(key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f": did you mean `{close[0]}`?" if close else f": there is {', '.join(f'`{k}`' for k in known)}"
 
 
 _SHORT: Final = {"second": "use", "metrics": "name"}

@@ -23,7 +23,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from ragtrace.budget import Limit
 from ragtrace.drift import BUILTIN
@@ -167,6 +167,10 @@ EnvName = Annotated[
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 
 
+UNKNOWN_KEY: Final = "unknown_key"
+"""The type of the error, which tells the key and those that there are."""
+
+
 class Section(BaseModel):
     """A part of the configuration: what it does not know is an error."""
 
@@ -174,6 +178,15 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_keys(cls, value: object) -> object:
+        known = list(cls.model_fields)
+        for key in value if isinstance(value, dict) else ():
+            if key not in known:
+                raise PydanticCustomError(UNKNOWN_KEY, "unknown", {"key": str(key), "known": known})
+        return value
 
 
 def one_or_more(value: object) -> object:
