@@ -99,7 +99,7 @@ async def _answer_raw(request: Request) -> Response:
         raise HTTPException(404) from None
     except ReadError:
         raise HTTPException(503, "The place that holds this answer cannot be read now: try again") from None
-    view = AnswerView(opened, _choice(request), reviews=(), links=())
+    view = AnswerView(opened, _choice(request), reviews=(), links={})
     text = raw_carrier(view.version.carrier)
     if not text:
         raise HTTPException(404)

@@ -307,15 +307,9 @@ async def read_overview(
 
 async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Mapping[str, object]]:
     """Compare the first metric by prompt version, model and service, where a scope has several."""
-    metric, found = (await index.metrics(scope))[0], list[Mapping[str, object]]()
-    for dimension in _COMPARED:
-        names = [name for name in await index.values(dimension, scope, limit=_MOST_COMPARED) if name]
-        if len(names) > 1:
-            parts = [replace(scope, **{dimension: name}) for name in names]  # type: ignore[arg-type]
-            trends = [await index.trends([metric], part, period_ns=_DAY_NS) for part in parts]
-            rows = {name: trend.whole for name, (trend,) in zip(names, trends, strict=True)}
-            found.append({"dimension": dimension, "rows": rows})
-    return found
+    metric = (await index.metrics(scope))[0]
+    found = {each: await index.compared(metric, each, scope, limit=_MOST_COMPARED) for each in _COMPARED}
+    return [{"dimension": each, "rows": rows} for each, rows in found.items() if len(rows) > 1]
 
 
 async def _marks(

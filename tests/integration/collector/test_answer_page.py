@@ -15,7 +15,6 @@ from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, 
 from ragtrace.reviews import Review, ReviewFile
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME
 from ragtrace.traces.trace import Span, StatusCode
-from ragtrace_collector.ui.site import TraceLink
 from tests.integration.collector.answer_pages import (
     KEY,
     PATH,
@@ -323,10 +322,10 @@ def test_the_other_answers_of_the_session_are_listed_in_order() -> None:
 
 
 def test_links_lead_to_the_trace_and_only_to_web_addresses() -> None:
-    links = (
-        TraceLink(name="Jaeger", template="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}"),
-        TraceLink(name="Bad", template="javascript:alert(1)//{trace_id}"),
-    )
+    links = {
+        "Jaeger": "http://jaeger:16686/trace/{trace_id}?uiFind={span_id}",
+        "Bad": "javascript:alert(1)//{trace_id}",
+    }
     page = get(answer_client(a_judged_trace().opened(), links=links))
     assert f"http://jaeger:16686/trace/{KEY.trace_id}?uiFind={KEY.span_id}" in page.hrefs
     assert not any("javascript" in href for href in page.hrefs)
