@@ -105,7 +105,8 @@ async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store
     assert "lexical:lexical-v4 says pass" in told
     assert "openai:m says fail" in told
     found = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)["evaluations"]
-    assert {(one["carrier"], one["label"], one["is_disputed"]) for one in found} == {
+    told_of = [one["summary"] for one in found]
+    assert {(one["carrier_span_id"], one["label"], one["is_disputed"]) for one in told_of} == {
         (FIRST, "pass", True),
         (SECOND, "fail", True),
     }
