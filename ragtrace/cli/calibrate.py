@@ -14,7 +14,6 @@ from ragtrace.cli.options import (
     command,
     concurrency_option,
     group,
-    needs_extra,
     option,
     takes,
 )
@@ -151,7 +150,6 @@ def calibrate(
           --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace calibrate labeled.jsonl --judge lexical
     """
-    with needs_extra("calibrate"):
-        from ragtrace.cli.calibrate_run import run_calibration
+    from ragtrace.cli.calibrate_run import run_calibration
 
     click.get_current_context().exit(run_calibration(paths, sample, measure, output))

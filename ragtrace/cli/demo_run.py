@@ -28,7 +28,6 @@ import ragtrace
 from ragtrace import process
 from ragtrace.answers.carrier import is_carrier, read_carrier, target_span_id
 from ragtrace.cli.demo import DemoOptions
-from ragtrace.cli.options import needs_extra
 from ragtrace.cli.render import (
     has_desktop,
     many,
@@ -163,9 +162,9 @@ def run_demo(options: DemoOptions) -> None:
         InputError: nothing listens at ``--to``.
         RagtraceError: an answer got no verdict.
     """
-    with needs_extra("collector"):
-        import uvicorn  # noqa: F401  the collector's process needs them: said before it is waited for
-        import yaml  # noqa: F401
+    import uvicorn  # noqa: F401  the collector's process needs them: said before it is waited for
+    import yaml  # noqa: F401
+
     for name in ("OTEL_SDK_DISABLED", "RAGTRACE_DISABLED"):
         if os.environ.get(name, "").lower() in {"1", "true", "yes", "on"}:
             raise ConfigError(f"{name} turns tracing off: without traces there is nothing to show; unset it")

@@ -20,7 +20,6 @@ from ragtrace.cli.options import (
     command,
     from_headers_option,
     group,
-    needs_extra,
     option,
     takes,
 )
@@ -165,8 +164,8 @@ def _open(source: str, options: SourceOptions, config: CollectorConfig) -> Trace
         from ragtrace.backends import open_reader
 
         return open_reader(source, access=access(options.headers))
-    with needs_extra("collector"):
-        from ragtrace_collector.store.open import open_reading
+    from ragtrace_collector.store.open import open_reading
+
     return open_reading(config.store.at(rest) if rest else config.store).reader
 
 

@@ -25,7 +25,7 @@ from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.backends import holds_traces
-from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
+from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access
 from ragtrace.cli.render import (
     many,
     one_line,
@@ -177,10 +177,9 @@ async def open_place(options: RangeOptions, source: str | None, times: Times) ->
 @asynccontextmanager
 async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterator[Place]:
     """Open the answers of the named store, else of the configured or the default one."""
-    with needs_extra("collector"):
-        from ragtrace_collector.service.page import place_over
-        from ragtrace_collector.store.ledger import read_screened, take_stock
-        from ragtrace_collector.store.open import open_reading, require_store
+    from ragtrace_collector.service.page import place_over
+    from ragtrace_collector.store.ledger import read_screened, take_stock
+    from ragtrace_collector.store.open import open_reading, require_store
 
     section = configured.store.at(store) if store else configured.store
     require_store(section)

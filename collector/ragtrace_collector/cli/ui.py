@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
+from ragtrace.cli.options import PlaceOptions, command, option, takes
 from ragtrace.cli.render import has_desktop, page_of_trace, print_json, talk
 from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.places import open_place
@@ -76,9 +76,6 @@ def ui(place: PlaceOptions, page: PageOptions) -> None:
     """
     import asyncio
 
-    with needs_extra("collector"):
-        import jinja2  # noqa: F401 -- its absence is told before anything starts
-        import uvicorn  # noqa: F401
     asyncio.run(_run(place, page))
 
 
