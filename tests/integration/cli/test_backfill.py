@@ -119,17 +119,6 @@ def test_a_destination_that_is_not_there_fails_before_the_judge_is_asked(source:
     assert "fail" not in result.stdout
 
 
-def test_a_judge_that_fails_is_exit_code_1_and_the_failures_are_counted(source: str, tmp_path: Path) -> None:
-    (tmp_path / "broken.json").write_text('{"error": "judge_refused"}')
-    out = tmp_path / "out.jsonl"
-    result = run(
-        *("backfill", "--from", source, "--to", f"otlp-file:{out}"),
-        *("--judge", f"scripted:{tmp_path / 'broken.json'}", "--json"),
-    )
-    (report,) = json_lines(result.stdout)
-    assert (result.exit_code, report["failed"], report["sent"]) == (1, {"judge_refused": 2}, 1)
-
-
 @pytest.mark.parametrize(
     ("args", "told"),
     [

@@ -352,17 +352,6 @@ with trace.get_tracer("mine").start_as_current_span("chat", attributes={{"gen_ai
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_nobody_named_is_told(tmp_path: Path) -> None:
-    app = command(tmp_path, HELPERS.replace(', endpoint="http://localhost:4999"', ""))
-    said = app_checks(app, exit_code=0)["ragtrace.instrument()"]["found"]
-    assert said.endswith("spans go to http://localhost:4317, the default, as no endpoint was named")
-    named = app_checks(app, exit_code=0, OTEL_EXPORTER_OTLP_ENDPOINT="http://tempo:4317")[
-        "ragtrace.instrument()"
-    ]
-    assert named["found"].endswith("spans go to http://tempo:4317")
-
-
-@pytest.mark.slow
 def test_a_library_without_its_instrumentor_is_named_with_what_to_install(tmp_path: Path) -> None:
     found = app_checks(
         command(tmp_path, "import ragtrace; ragtrace.instrument()\nimport openai"), exit_code=1

@@ -250,17 +250,6 @@ def test_a_bad_row_is_left_out_with_what_to_do_and_the_others_are_judged(
     assert "SECRET" not in result.output
 
 
-def test_a_field_that_nobody_knows_is_said_once_with_the_one_that_was_meant(
-    tmp_path: Path, scripted: str
-) -> None:
-    rows = [{**record(str(at)), "contxts": ["x"], "source": "z"} for at in range(3)]
-    result = run("evaluate", write(tmp_path / "records.jsonl", *rows), "--judge", scripted, "--json")
-    assert result.exit_code == 0
-    [told] = [line for line in result.stderr.splitlines() if "unknown" in line]
-    assert "`contxts` (did you mean `contexts`?)" in told
-    assert "`source`" in told
-
-
 def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scripted: str) -> None:
     path = tmp_path / "table.jsonl"
     path.write_text("question,answer\n" * 500)
@@ -647,29 +636,6 @@ REPLY_ENDPOINTS = completion(REPLY)
 async def strict() -> AsyncIterator[Strict]:
     async with serving_strict(Strict(answer=REPLY_ENDPOINTS)) as served:
         yield served
-
-
-async def scored(rain: str, *options: str) -> float:
-    named = ("--metrics", "context_precision", "--judge", "openai:m", "--json")
-    result = await asyncio.to_thread(run, "evaluate", rain, *named, *options)
-    [line] = json_lines(result.stdout)
-    return float(line["score"])
-
-
-async def test_a_command_takes_headers_and_further_parameters(
-    rain: str, strict: Strict, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GATEWAY_KEY", "of-the-gateway")
-    settings = (
-        "judge.headers.x-gateway-key=${env:GATEWAY_KEY}",
-        "judge.headers.x-team=a=b",
-        'judge.extra_body={"reasoning_effort": "low"}',
-    )
-    options = [word for setting in settings for word in ("--set", setting)]
-    assert await scored(rain, "--base-url", strict.url, *options) == 1.0
-    assert strict.last.headers["x-gateway-key"] == "of-the-gateway"
-    assert strict.last.headers["x-team"] == "a=b"
-    assert strict.last.body["reasoning_effort"] == "low"
 
 
 @pytest.mark.parametrize(
