@@ -39,7 +39,7 @@ from ragtrace.cli.render import many, open_console, print_json, print_line, talk
 from ragtrace.cli.report_run import print_comparison
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
-from ragtrace.pipeline import Evaluator, MetricSpec, map_in_order
+from ragtrace.pipeline import Evaluator, MetricSpec, check_criteria, map_in_order
 from ragtrace.ports import SpanSink, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.quality.compared import comparison_as_json
@@ -190,8 +190,6 @@ class _Side:
 
     name: str
     judge: JudgeIdentity
-    makes_calls: bool = True
-    """Whether its verdicts are not those of the other, scored again."""
     answers: list[ComparedAnswer] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
@@ -200,11 +198,9 @@ class _Side:
         self.usage += kept.evaluation.usage
 
     def cost(self, prices: Prices) -> float | None:
-        return prices.cost_usd(self.usage, self.judge) if self.makes_calls else 0.0
+        return prices.cost_usd(self.usage, self.judge) if self.usage.calls else 0.0
 
     def effort(self, prices: Prices) -> str:
-        if not self.makes_calls:
-            return "no call was made"
         cost, usage = self.cost(prices), self.usage
         dollars = "cost unknown" if cost is None else f"${cost:.4f}"
         tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
@@ -284,7 +280,7 @@ class _Again:
         from ragtrace_collector.judge import attach_options_of
 
         first, unknown, sent, to = self._first(), 0, 0, self.output.destination
-        second = replace(first, name="the same, scored again", makes_calls=False, answers=[])
+        second = replace(first, name="the same, scored again", answers=[])
         attach = replace(
             attach_options_of(self.chosen.config), openinference=to is not None and reads_openinference(to)
         )
@@ -317,10 +313,10 @@ class _Again:
     async def ask(self) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
         spec = self.chosen.spec.judge
-        evaluator = Evaluator(
-            metrics=[each.open() for each in self.metrics or ()], judge=spec.open(), prices=self.prices
-        )
+        metrics = [each.open() for each in self.metrics or specs_of(next(self.kept()))]
+        evaluator = Evaluator(metrics=metrics, judge=spec.open(), prices=self.prices)
         judge = evaluator.judge
+        check_criteria(metrics, judge)
         introduce(judge)
         if not (self.scoring.is_agreed or is_free(evaluator, spec)):
             self._agree(judge.identity)

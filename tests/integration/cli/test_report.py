@@ -107,7 +107,7 @@ def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
 def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stored: str) -> None:
     found = as_json("--from", stored, "--by", "source")
     assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}
-    assert "sources are those of 40 opened answers, of all 40" in found["notices"]
+    assert "sources are those of 40 opened answers, of 40 drawn at random" in found["notices"]
 
 
 @pytest.mark.slow
