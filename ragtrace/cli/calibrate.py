@@ -35,9 +35,6 @@ class SampleOptions:
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), metavar="N", help="At most N answers of each file."
     )
-    statements_only: bool = option(
-        "--statements-only", is_flag=True, help="Leave out headings and remarks about sources."
-    )
     group_by: str | None = option(
         "--group-by",
         metavar="FIELD",
@@ -74,12 +71,6 @@ class MeasureOptions:
     )
     end_to_end: bool = option(
         "--end-to-end", is_flag=True, help="Also judge whole answers, with claims extracted by the judge."
-    )
-    floor: bool = option(
-        "--floor/--no-floor",
-        default=True,
-        show_default=True,
-        help="Also measure the lexical judge and one feature: the share of a claim's words in the chunks.",
     )
     concurrency: int = concurrency_option()
 

@@ -258,7 +258,7 @@ def check_application(application: ApplicationOptions, *, as_json: bool) -> bool
         ConfigError: it cannot be started.
     """
     command = application.app or ""
-    run = run_app(command, lasts=application.lasts, stdout=sys.stderr if as_json else None)
+    run = run_app(command, stdout=sys.stderr if as_json else None)
     console = None if as_json else open_console()
     for check in (check_run(command, run), *check_capture(run)):
         _show(console, check)
