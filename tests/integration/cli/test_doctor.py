@@ -216,14 +216,6 @@ def test_a_secret_that_somebody_repeats_is_masked(config: Path, tmp_path: Path) 
     assert "/no/such/***" in found["store"]["found"]
 
 
-def test_people_get_a_page_of_80_columns(nobody: str) -> None:
-    result = run("doctor", "--judge", "lexical", "--to", nobody)
-    assert result.exit_code == 1
-    assert result.stdout.startswith("ok    versions\n")
-    assert "fail  export" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-
-
 HELPERS = """
 import ragtrace
 ragtrace.instrument(service_name="support-bot", endpoint="http://localhost:4999")

@@ -147,15 +147,6 @@ def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
     assert f"{people} answers reviewed in random order" in " ".join(told.stdout.split())
 
 
-def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: Path) -> None:
-    old = {"provider": "openai", "model": "m", "form": "json", "threshold": 0.5}
-    measured = {"files": [], "answers": 1, "claims": 1, "balanced_accuracy": 0.5}
-    (tmp_path / "judge.json").write_text(json.dumps({**old, "measured_on": measured}))
-    told = run("report", "--from", stored, "--calibration", str(tmp_path / "judge.json"))
-    assert told.exit_code == 2
-    assert "measure again with `ragtrace calibrate --save`" in told.stderr
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [
