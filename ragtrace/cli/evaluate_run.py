@@ -39,7 +39,7 @@ from ragtrace.cli.render import many, open_console, print_json, print_line, talk
 from ragtrace.cli.report_run import print_comparison
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, JudgedAnswer, JudgeIdentity, MetricResult, RagRecord, Usage
-from ragtrace.pipeline import Evaluator, MetricSpec, check_criteria, map_in_order
+from ragtrace.pipeline import Evaluator, MetricSpec, map_in_order
 from ragtrace.ports import SpanSink, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.quality.compared import comparison_as_json
@@ -316,7 +316,6 @@ class _Again:
         metrics = [each.open() for each in self.metrics or specs_of(next(self.kept()))]
         evaluator = Evaluator(metrics=metrics, judge=spec.open(), prices=self.prices)
         judge = evaluator.judge
-        check_criteria(metrics, judge)
         introduce(judge)
         if not (self.scoring.is_agreed or is_free(evaluator, spec)):
             self._agree(judge.identity)

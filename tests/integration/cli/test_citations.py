@@ -10,6 +10,7 @@ import pytest
 
 from ragtrace.traces.otlp import decode_json, encode_json
 from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.test_evaluate import write
 from tests.reading.kinds import Node, chat, dumped, langfuse, node, oi, parts, spans_of
 from tests.reading.unseen import doc, retrieval
 
@@ -261,3 +262,23 @@ def test_a_citation_without_a_place_in_the_answer_is_ignored_and_told(tmp_path: 
         "2 citations (1 of a part that the answer does not have) beside it, of the model's provider"
         in explained
     )
+
+
+def test_records_have_citations_too(tmp_path: Path) -> None:
+    row = {
+        "question": Q,
+        "contexts": [{"id": "faq", "text": FAQ}, {"id": "hours", "text": HOURS}],
+        "answer": f"{REFUNDS} {OPEN}",
+        "provider_citations": [
+            {"start": 0, "end": 21, "chunk_ids": ["faq"]},
+            {"start": 22, "end": 35, "chunk_ids": ["hours"]},
+            {"start": 30, "end": 99, "chunk_ids": ["faq"]},
+        ],
+    }
+    asked = ("--judge", "scripted", "--metrics", "citation_recall", "--json")
+    (line,) = json_lines(run("evaluate", write(tmp_path / "cases.jsonl", row), *asked).stdout)
+    assert (line["score"], line["details"]["marks"], line["details"]["marks_ignored"]) == (1, 2, 1)
+    row["provider_citations"] = [{"start": "first", "end": 3}]
+    refused = run("evaluate", write(tmp_path / "cases.jsonl", row), *asked)
+    assert refused.exit_code == 2
+    assert "field `provider_citations.0.start`: write a whole number" in " ".join(refused.stderr.split())
