@@ -226,4 +226,4 @@ def _when(moment_ns: int, now_ns: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    return rough_duration(round(seconds), day="days")
+    return rough_duration(round(seconds))
