@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, command, needs_extra, takes
+from ragtrace.cli.options import JsonOption, command, takes
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, rough_duration
 from ragtrace_collector.cli.places import LedgerOptions
 
@@ -38,10 +38,9 @@ def why(trace: str, place: LedgerOptions, output: JsonOption) -> None:
       ragtrace why 5b8efff7 --config collector.yaml --json | jq '.answers[].state'
       ragtrace why 5b8efff7 --url http://127.0.0.1:4329
     """
-    with needs_extra("collector"):
-        from ragtrace_collector.operations.pages import trace_status_form
+    from ragtrace_collector.operations.pages import trace_status_form
 
-        standing = place.standing(trace)
+    standing = place.standing(trace)
     if output.wanted:
         form = trace_status_form.dump_python(standing, mode="json")
         print_json({**form, "why": list(_lines(standing))})
@@ -232,4 +231,4 @@ def _when(moment_ns: int, now_ns: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    return rough_duration(round(seconds), day="days")
+    return rough_duration(round(seconds))

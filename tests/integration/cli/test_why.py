@@ -173,15 +173,6 @@ async def test_a_beginning_that_several_traces_share_names_them(store: Store, pa
     assert f"several traces begin with 00000000: {trace_id_of(0)}, {trace_id_of(1)}" in result.output
 
 
-@pytest.mark.parametrize(
-    ("wanted", "told"), [("xyz", "is not a trace id"), ("abcd", "no trace in the store")]
-)
-async def test_what_is_no_id_is_refused(store: Store, path: Path, wanted: str, told: str) -> None:
-    result = run("why", wanted, "--from", f"store:{path}")
-    assert result.exit_code == 2
-    assert told in result.output
-
-
 async def test_nothing_of_the_content_is_shown(store: Store, path: Path) -> None:
     await judge(store)
     for form in ((), ("--json",)):
