@@ -201,7 +201,3 @@ class Database(Protocol):
     def used_bytes(self, db: Db) -> int:
         """Return how much of ``store.max_bytes`` is in use, read on a connection of ``reading``."""
         ...
-
-    def close(self) -> None:
-        """Close what readings left open for the next ones."""
-        ...

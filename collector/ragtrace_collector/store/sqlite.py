@@ -159,9 +159,6 @@ class SqliteFile:
     def used_bytes(self, db: Db) -> int:
         return _pages_in_use(db) * _one(db, "PRAGMA page_size")
 
-    def close(self) -> None:
-        """Nothing is open: each reading closes the file."""
-
 
 class _LostFile(sqlite3.OperationalError):
     """One of the store's files is not the one that was opened."""

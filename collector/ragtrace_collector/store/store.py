@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.sums import fold
+from ragtrace.conversations import PlacedTurn
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
@@ -51,7 +52,6 @@ from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
     KeptCarrier,
-    KeptTurn,
     OutboxItem,
     ReleasedTraces,
     StoredSpans,
@@ -333,7 +333,7 @@ class Store(Leases, Reports):
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
-        turn: KeptTurn | None = None,
+        turn: PlacedTurn | None = None,
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
@@ -374,7 +374,7 @@ class Store(Leases, Reports):
             if kept is not None:
                 keep_answer(db, job, kept, self._cipher)
             if turn is not None:
-                add_turn(db, turn, self._cipher, now_ns=now_ns)
+                add_turn(db, job, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
             put_in_outbox(db, self._cipher, items, job=job)
             if is_held:
@@ -507,7 +507,6 @@ class Store(Leases, Reports):
     async def aclose(self) -> None:
         """Commit what is under way and close. Leases that are left end when the store is opened again."""
         await self._commits.aclose()
-        self._database.close()
 
     def _has_room(self, db: Db, share: float = 1.0) -> bool:
         return self._database.used_bytes(db) <= int(share * self._max_bytes)
