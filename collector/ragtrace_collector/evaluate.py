@@ -299,7 +299,13 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=_kept(summary, payload, content) if summary and is_indexed else None,
+            kept=KeptCarrier(
+                summary=replace(summary, question=short_question(content)) if content else summary,
+                payload=payload,
+                record=content,
+            )
+            if summary and is_indexed
+            else None,
             turn=turn,
         )
         is_on_span = await self._write(finish)
@@ -356,12 +362,6 @@ def _summary(job: Job, carrier: Span, evaluation: Evaluation, record: RagRecord)
     )
     summary = summary_of_judged(answer, tenant=tenant_of(job.trace_id) or job.tenant)
     return replace(summary, question="")
-
-
-def _kept(summary: AnswerSummary, payload: bytes, content: RagRecord | None) -> KeptCarrier:
-    if content is not None:
-        summary = replace(summary, question=short_question(content))
-    return KeptCarrier(summary=summary, payload=payload, record=content)
 
 
 def _log_failures(job: Job, evaluation: Evaluation) -> None:

@@ -20,7 +20,6 @@ from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.index_rows import forget as forget_index_rows
 from ragtrace.answers.index_rows import note_feedback, put
-from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.model import RagRecord
@@ -31,7 +30,6 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipher
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.records import (
     BEHIND_ID,
-    IndexSize,
     Job,
     KeptCarrier,
     tenant_of,
@@ -300,9 +298,3 @@ def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
         [(row["trace_id"], f"{row['trace_id']}A", row["carrier"]) for row in gone],
     )
     return len(gone)
-
-
-def index_size(db: Db) -> IndexSize:
-    """Return how much the index holds."""
-    (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
-    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)
