@@ -258,17 +258,13 @@ class OpenTrace:
     """RAG calls that ended, and when a span last joined them, as of the last look."""
     _joined: dict[str, int] = field(default_factory=dict)
     """Spans that came since the last look, and when."""
-    _has_root: bool = False
+    has_root: bool = False
+    """Whether a span without a parent came."""
 
     @property
     def is_complete(self) -> bool:
         """Whether the root and every named parent have ended."""
-        return self._has_root and not self._missing
-
-    @property
-    def has_root(self) -> bool:
-        """Whether a span without a parent came."""
-        return self._has_root
+        return self.has_root and not self._missing
 
     @property
     def missing_parents(self) -> tuple[str, ...]:
@@ -347,7 +343,7 @@ class OpenTrace:
         self._parents[ref.span_id] = ref.parent_span_id
         self._missing.pop(ref.span_id, None)
         if ref.parent_span_id is None:
-            self._has_root = True
+            self.has_root = True
         elif ref.parent_span_id not in self._parents:
             self._missing.setdefault(ref.parent_span_id, arrived_ns)
         if ref.is_call:

@@ -136,7 +136,11 @@ class StoreReader:
             return self._cipher.decrypt(payload, key)
         except Undecipherable as exc:
             if exc.missing_key:
-                raise ReadError(self._locked(exc.missing_key)) from exc
+                raise ReadError(
+                    f"{self._database.name!r} is encrypted with the key {exc.missing_key}, which is not among"
+                    " those given: add that key to `store.encryption_keys`, and name the configuration with"
+                    " --config"
+                ) from exc
             raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
@@ -155,17 +159,6 @@ class StoreReader:
 
     def _fault(self, key: str, what: str) -> ReadError:
         return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")
-
-    def _locked(self, missing: str) -> str:
-        if not self._cipher.keys:
-            return (
-                f"{self._database.name!r} is encrypted, and no key was given: name the collector's "
-                "configuration with --config: its `store.encryption_keys` decrypt the store"
-            )
-        return (
-            f"{self._database.name!r} is encrypted with the key {missing}, which is not among those given: "
-            "add that key to `store.encryption_keys`, or set the variable that it is in"
-        )
 
 
 def _keys_of(db: Db, trace_id: str) -> list[str]:
