@@ -35,7 +35,7 @@ from ragtrace_collector.assemble import AnswerReader
 from ragtrace_collector.config import CollectorConfig, EvaluateConfig
 from ragtrace_collector.config.sections import IndexConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig
 from ragtrace_collector.ledger import MOST_CRASHES, PARTLY, POISON, Coverage, FinalOutcome, State
 from ragtrace_collector.stage import report_stage_error
 from ragtrace_collector.store.records import (
@@ -69,16 +69,16 @@ class PartialEvaluations:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[Evaluation, SharedEvaluator]] = {}
+        self._kept: dict[tuple[str, str], tuple[Evaluation, GuardedEvaluator]] = {}
 
-    def keep(self, job: Job, evaluation: Evaluation, evaluator: SharedEvaluator) -> None:
+    def keep(self, job: Job, evaluation: Evaluation, evaluator: GuardedEvaluator) -> None:
         """Keep an evaluation in which some metrics have a result."""
         if evaluation.results:
             self._kept[job.trace_id, job.span_id] = evaluation, evaluator
             while len(self._kept) > _MOST_PARTIAL:
                 del self._kept[next(iter(self._kept))]
 
-    def take(self, job: Job, evaluator: SharedEvaluator) -> Evaluation | None:
+    def take(self, job: Job, evaluator: GuardedEvaluator) -> Evaluation | None:
         """Return what this evaluator found about the answer before, and forget it."""
         evaluation, found_by = self._kept.pop((job.trace_id, job.span_id), (None, None))
         return evaluation if found_by is evaluator else None
@@ -129,7 +129,7 @@ class EvaluateStage:
             StoreUnavailable: it could not be read. It is given back.
         """
         live = self.live.now
-        async with live.shared_evaluator.evaluation():
+        async with live.guarded.evaluation():
             await self._attempt(job, live)
 
     async def _attempt(self, job: Job, live: Live) -> None:
@@ -179,7 +179,7 @@ class EvaluateStage:
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(live.config.judge.attempt_s):
-                    earlier = self.partial.take(job, live.shared_evaluator)
+                    earlier = self.partial.take(job, live.guarded)
                     evaluation = await live.guarded.evaluator.evaluate(
                         record, clock=self.clock, earlier=earlier
                     )
@@ -189,7 +189,7 @@ class EvaluateStage:
             await self._time_out(job, live)
             return
         if retry := self._next_retry(job, live, evaluation.failures):
-            self.partial.keep(job, evaluation, live.shared_evaluator)
+            self.partial.keep(job, evaluation, live.guarded)
             await self._postpone(job, retry)
             return
         await self._finish(job, record, evaluation, live, answers.judged(job.span_id))

@@ -29,19 +29,10 @@ from tests.backends.pgbouncer import running_pgbouncer
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
-from tests.stores.crew import BUDGET, GONE_S, HOURS, SAMPLE, SPAN
+from tests.stores.crew import BUDGET, GONE_S, SAMPLE, SPAN
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8
-WRONG_SUMS = """
-WITH counted AS (SELECT 1 AS hours, time_ns / 3600000000000 AS first_hour, stream, count(*) AS answers
-    FROM ragtrace.answer_row WHERE is_valid = 1 GROUP BY 2, 3),
-    kept AS (SELECT hours, first_hour, stream, answers FROM ragtrace.answer_sum WHERE hours = 1),
-    held AS (SELECT hours, first_hour FROM ragtrace.answer_touched)
-SELECT * FROM ((SELECT * FROM counted EXCEPT SELECT * FROM kept) UNION ALL
-    (SELECT * FROM kept EXCEPT SELECT * FROM counted)) AS wrong
-WHERE (hours, first_hour) NOT IN (SELECT * FROM held)"""
-"""Sums of hours that are not those of the rows, though nothing says that they do not hold."""
 TRACES = 40
 """That are acknowledged before the last hit."""
 MEMBERS = 3
@@ -226,6 +217,3 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
     assert server.execute("SELECT count(*) FROM ragtrace.answer_row WHERE is_valid = 1", url) == [
         (len(judged),)
     ]
-    assert server.execute(WRONG_SUMS, url) == []
-    ((whole,),) = server.execute("SELECT count(*) FROM ragtrace.answer_sum WHERE hours = 1", url)
-    assert whole == HOURS - 1, "the sums of an hour that is over were not made"

@@ -570,21 +570,6 @@ class CollectorConfig(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    def of_worker(self, worker: int) -> CollectorConfig:
-        """Return the same for one of several processes on a machine: its pages have a port of their own.
-
-        The first one has the page of answers.
-        """
-        host, _, port = (self.telemetry.listen or "").rpartition(":")
-        if not worker or not host:
-            return self
-        listen = f"{host}:{int(port) and int(port) + worker}"
-        pages = {
-            "telemetry": self.telemetry.model_copy(update={"listen": listen}),
-            "ui": self.ui.model_copy(update={"listen": None}),
-        }
-        return self.model_copy(update=pages)
-
     def of_store(self) -> CollectorConfig:
         """Return the same without what collectors on one store may have each for itself."""
         own = ("receive", "telemetry", "ui", "drain_timeout", "log_level", "log_format")

@@ -20,7 +20,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate import EvaluateStage, WorkerPool
-from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.signals import digest_of
 from ragtrace_collector.receive.intake import Intake, RequestMemory
@@ -92,7 +92,7 @@ class StorePipeline:
         """The live configuration."""
         return self.live.config
 
-    async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
+    async def prepare(self, config: CollectorConfig, evaluator: GuardedEvaluator) -> Callable[[], None]:
         """Get ready to follow another configuration; the result does it.
 
         Raises:

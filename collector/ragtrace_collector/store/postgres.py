@@ -462,8 +462,6 @@ CREATE TABLE stored_bytes (
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
-    # One writer deletes a stream without rows, and another one adds a row: the second to come is told.
-    schema += "ALTER TABLE answer_row ADD FOREIGN KEY (stream) REFERENCES answer_stream (id);\n"
     for trigger in triggers():
         when = f" WHEN ({trigger.when})" if trigger.when else ""
         body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")

@@ -193,7 +193,6 @@ def _superseding(carrier: str) -> dict[str, str]:
 _RECORD: Final = TypeAdapter(RagRecord)
 _ALL: Final = 1 << 62
 _ROWS_AT_ONCE: Final = 200
-"""A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
 def keep_answer(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:

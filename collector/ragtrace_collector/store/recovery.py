@@ -11,16 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
 
-from ragtrace.answers.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
-from ragtrace.sql import SqliteDb, transaction
+from ragtrace.sql import SqliteDb
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
-
-_COUNTED_ANEW: Final = frozenset({*SUMS, *SUM_TABLES})
-"""These tables hold sums over other tables, and must agree with the rows that are left."""
 
 
 def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
@@ -40,10 +35,7 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
         with closing(_opened(damaged)) as old, closing(_empty(to)) as new:
             prepare(new)
             _refuse_other_version(old, new)
-            saved = {table: _copy(old, new, table) for table in _tables(new)}
-            with transaction(new):
-                recount(new)
-            return saved
+            return {table: _copy(old, new, table) for table in _tables(new)}
     except sqlite3.Error as exc:
         to.unlink()
         raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
@@ -65,7 +57,7 @@ def _refuse_other_version(old: sqlite3.Connection, new: sqlite3.Connection) -> N
 
 def _tables(db: sqlite3.Connection) -> list[str]:
     rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-    return [name for (name,) in rows if name not in _COUNTED_ANEW and not name.startswith("sqlite_")]
+    return [name for (name,) in rows if name not in SUMS and not name.startswith("sqlite_")]
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:

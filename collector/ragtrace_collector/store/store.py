@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.sums import fold
 from ragtrace.conversations import PlacedTurn
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
@@ -71,8 +70,6 @@ _ROOM_TO_HOLD: Final = 0.8
 """The share of ``max_bytes`` beyond which no more traces are held."""
 _ROOM_FOR_CONTENT: Final = 0.75
 """The share of ``max_bytes`` beyond which judged answers lose their content: the rest is for work."""
-_SUMS_AT_ONCE: Final = 4
-"""Hours or days of the index that are summed in one transaction: a day of 10,000 answers takes 0.1 s."""
 
 
 class _Full(StoreUnavailable):
@@ -489,7 +486,6 @@ class Store(Leases, Reports):
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
         if not keeps_content:
             await self._all_of(forget_content)
             await self._all_of(forget_questions)

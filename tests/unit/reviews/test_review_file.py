@@ -83,11 +83,6 @@ async def test_a_tenant_sees_its_own(file: ReviewFile) -> None:
     await file.add([of_tenant], record=RECORD)
     assert set(await file.reviewed(tenant="acme")) == {of_tenant.key}
     assert set(await file.reviewed(tenant=None)) == {KEY, of_tenant.key}
-    await file.save_view("bad", "label=fail", tenant="acme")
-    await file.save_view("bad", "label=error", tenant=None)
-    assert await file.views(tenant="acme") == {"bad": "label=fail"}
-    await file.delete_view("bad", tenant="acme")
-    assert await file.views(tenant=None) == {"bad": "label=error"}
 
 
 MEANT = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
