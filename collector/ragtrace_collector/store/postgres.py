@@ -375,10 +375,7 @@ class PostgresCommits(Commits):
         fold(db, self._writer)
 
 
-_AGAIN: Final = (
-    *(errors.SerializationFailure, errors.DeadlockDetected),
-    errors.ForeignKeyViolation,  # of a stream that was there, or had no rows, when it was looked up
-)
+_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _SETTINGS: Final = "SELECT set_config('search_path', ?, true), set_config('ragtrace.writer', ?, true)"
 _LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
