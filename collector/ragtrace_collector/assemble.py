@@ -473,7 +473,7 @@ class TraceAnswers:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AnswerReader:
     """Reads stored traces, large ones in a thread, because they take seconds and senders must not wait."""
 
@@ -481,6 +481,7 @@ class AnswerReader:
     counters: Counters
     _recent: dict[str, _Kept] = field(default_factory=dict)
     """The last traces read: their answers are judged soon, and each needs the whole trace."""
+    _recent_bytes: int = 0
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Prevents two workers with answers of one trace from reading it twice at the same time."""
 
@@ -520,11 +521,13 @@ class AnswerReader:
             answers = _answers(trace_id, stored, rules)
         else:
             answers = await asyncio.to_thread(_answers, trace_id, stored, rules)
-        self._recent.pop(trace_id, None)
+        if kept:
+            self._recent_bytes -= self._recent.pop(trace_id).size
         without_payloads = replace(answers, stored=stored._replace(payloads=()))
         self._recent[trace_id] = _Kept(without_payloads, rules, payloads, size)
-        while len(self._recent) > 1 and sum(each.size for each in self._recent.values()) > _RECENT_BYTES:
-            del self._recent[next(iter(self._recent))]
+        self._recent_bytes += size
+        while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
+            self._recent_bytes -= self._recent.pop(next(iter(self._recent))).size
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
