@@ -99,10 +99,6 @@ class Commits(ABC):
         """Say whether no other collector has the store open."""
 
     @abstractmethod
-    def differs(self, db: Db, settings: str) -> bool:
-        """Note this collector's settings; say whether another one that has the store open noted others."""
-
-    @abstractmethod
     def _begin(self) -> None: ...
 
     @abstractmethod

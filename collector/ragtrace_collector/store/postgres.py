@@ -222,11 +222,6 @@ class PostgresCommits(Commits):
         others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
         return db.execute(others, (self._writer,)).fetchone() is None
 
-    def differs(self, db: Db, settings: str) -> bool:
-        db.execute("UPDATE writer SET settings = ? WHERE id = ?", (settings, self._writer))
-        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND settings NOT IN ('', ?) LIMIT 1"
-        return db.execute(others, (settings,)).fetchone() is not None
-
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(Submission(self._leave))
@@ -451,8 +446,7 @@ def postgres_schema() -> str:
     schema += f"""
 CREATE TABLE writer (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
-    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0,
-    settings TEXT NOT NULL DEFAULT '') WITH (fillfactor = 50);
+    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
 CREATE TABLE stored_bytes (
     writer BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (writer, kind))
     WITH (fillfactor = 50);

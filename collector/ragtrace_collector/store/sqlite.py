@@ -183,9 +183,6 @@ class SqliteCommits(Commits):
     def is_alone(self, db: Db) -> bool:
         return True  # the lock sees to it
 
-    def differs(self, db: Db, settings: str) -> bool:
-        return False
-
     async def aclose(self) -> None:
         await super().aclose()
         if self._lock is not None:

@@ -400,10 +400,6 @@ class Store(Leases, Reports):
         """Say whether no other collector goes on with what this one leaves."""
         return await self._commits.submit(self._commits.is_alone)
 
-    async def differs(self, settings: str) -> bool:
-        """Note a digest of this collector's settings; say whether another one has others."""
-        return await self._commits.submit(lambda db: self._commits.differs(db, settings))
-
     async def unfinished(self, *, now_ns: int) -> int:
         """Return how many jobs are due or leased, plus how many outbox items wait.
 
