@@ -180,7 +180,7 @@ async def test_unread_traces_are_counted_by_producer_and_told_with_a_mapping_tha
         told = json.loads((await asyncio.to_thread(run, "ledger", "--from", url, "--json")).stdout)["unread"]
     assert total(samples, "ragtrace_traces_unread", producer="app") == 2
     assert status["store"]["unread_traces"] == 3
-    assert [(each["producer"], each["traces"]) for each in told] == [("app", 2), ("shop", 1)]
+    assert [(each["producer"], each["number"]) for each in told] == [("app", 2), ("shop", 1)]
     assert told[0]["mapping"] == MAPPING
     shown = " ".join(run("ledger", "--from", f"store:{tmp_path}/store.db").stdout.split())
     assert "2 traces of app unread" in shown
