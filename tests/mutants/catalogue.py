@@ -112,7 +112,7 @@ CATALOGUE: Final = (
         file="collector/ragtrace_collector/store/records.py",
         old='return f"{trace_id}{BEHIND_ID}{tenant}" if tenant else trace_id',
         new="return trace_id",
-        test="tests/attack/test_tenants.py::test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator",
+        test="tests/attack/test_tenants.py::test_spans_of_two_tenants_under_one_trace_id_are_kept_apart",
     ),
     Mutant(
         promise="delivery",

@@ -573,12 +573,6 @@ class CollectorConfig(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    def of_store(self) -> CollectorConfig:
-        """Return the same without what collectors on one store may have each for itself."""
-        own = ("receive", "telemetry", "ui", "drain_timeout", "log_level", "log_format")
-        defaults = CollectorConfig()
-        return self.model_copy(update={name: getattr(defaults, name) for name in own})
-
     @property
     def most_index_rows(self) -> int:
         """How many rows the index may have: they take at most two fifths of ``store.max_bytes``."""

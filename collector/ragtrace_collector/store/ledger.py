@@ -17,7 +17,6 @@ from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, S
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.jobs import UNDECIDED
-from ragtrace_collector.store.reader import index_size
 from ragtrace_collector.store.records import (
     BEHIND_ID,
     TRACE_ID_LENGTH,
@@ -47,10 +46,9 @@ def count_due(database: Database, *, now_ns: int) -> int:
     Raises:
         ReadError: the store cannot be read.
     """
+    query = "SELECT count(*) FROM job WHERE state = 'leased' OR (state = 'queued' AND due_ns <= ?)"
     with database.reading() as db:
-        return (_one(db, "SELECT count(*) FROM job WHERE state = 'leased'") or 0) + (
-            _one(db, "SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", now_ns) or 0
-        )
+        return _one(db, query, now_ns) or 0
 
 
 def read_ledger(db: Db, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
@@ -266,7 +264,20 @@ class Reports:
         ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
         ``tenant``, only that tenant's traces count.
         """
-        return await asyncio.to_thread(self._find, begin, limit, tenant)
+        values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
+        where = "WHERE trace_id >= ? AND trace_id < ?"
+        if tenant is not None:
+            values.append(f"{BEHIND_ID}{tenant}")
+            where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
+        query = (
+            f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where} ORDER BY 1 LIMIT ?"
+        )
+
+        def work() -> tuple[str, ...]:
+            with self._database.reading() as db:
+                return tuple(row[0] for row in db.execute(query, (*values, *values, limit)))
+
+        return await asyncio.to_thread(work)
 
     async def trace_report(self, trace_id: str) -> TraceReport:
         """Return what is known about a trace, by its whole key."""
@@ -274,25 +285,12 @@ class Reports:
 
     async def index_size(self) -> IndexSize:
         """Return how much the index of answers holds."""
-        return await asyncio.to_thread(self._index_size)
 
-    def _index_size(self) -> IndexSize:
-        with self._database.reading() as db:
-            return index_size(db)
+        def work() -> IndexSize:
+            with self._database.reading() as db:
+                return IndexSize(rows=rows_in(db), oldest_ns=_one(db, "SELECT min(time_ns) FROM answer_row"))
 
-    def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
-        with self._database.reading() as db:
-            values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
-            where = "WHERE trace_id >= ? AND trace_id < ?"
-            if tenant is not None:
-                values.append(f"{BEHIND_ID}{tenant}")
-                where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
-            rows = db.execute(
-                f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where}"
-                " ORDER BY 1 LIMIT ?",
-                (*values, *values, limit),
-            )
-            return tuple(row[0] for row in rows)
+        return await asyncio.to_thread(work)
 
     def _report(self, trace_id: str) -> TraceReport:
         with self._database.reading() as db:

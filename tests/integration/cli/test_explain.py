@@ -142,7 +142,7 @@ def test_without_keys_the_store_is_called_encrypted_and_not_damaged(encrypted: P
         result = run("explain", trace_id(0), *args)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "is encrypted" in result.stderr
-        assert f"name the collector's configuration with --config: its `{KEYS}` " in result.stderr
+        assert f"`{KEYS}`, and name the configuration with --config" in result.stderr
         assert "damaged" not in result.stderr
 
 
