@@ -173,21 +173,6 @@ def open_source(
     )
 
 
-def store_source(
-    reader: TraceReader,
-    kept: KeptAnswers | None,
-    *,
-    name: str,
-    rules: ExtractRules = _DEFAULT_RULES,
-    advice: str = "",
-) -> AnswerSource:
-    """Make the source of a collector's store, whose trace ids have the tenant: ``<trace id>@<tenant>``.
-
-    ``advice`` is told of an answer that it does not have any more.
-    """
-    return TraceSource(reader=reader, name=name, rules=rules, kept=kept, is_store=True, advice=advice)
-
-
 def first_of(*sources: AnswerSource) -> AnswerSource:
     """Return a source that asks others in turn, such as a collector's store and then the back end."""
     return sources[0] if len(sources) == 1 else _FirstOf(sources)
@@ -202,12 +187,13 @@ class TraceSource:
     rules: ExtractRules = _DEFAULT_RULES
     kept: KeptAnswers | None = None
     is_store: bool = False
-    """It is a collector's: its ids have the tenant, so that it gives the tenant's spans alone."""
+    """It is a collector's: its trace ids have the tenant, ``<trace id>@<tenant>``, whose spans it gives."""
     index: AnswerIndex | None = None
     longest_s: float = _LONGEST_S
     faults: list[InputError] = field(default_factory=list)
     """Where the reader puts the pieces of files that it cannot read."""
     advice: str = ""
+    """Told of an answer that it does not have any more."""
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with its content.

@@ -83,19 +83,20 @@ class WrappedTracer(Tracer):
 _SPLITTERS = ("Splitter", "NodeParser")
 
 
-class NestingProvider(TracerProvider):
-    """Returns tracers whose spans start under the active LangChain run, if there is one."""
+class WrappingProvider(TracerProvider):
+    """Returns the tracers of a provider, wrapped."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, wrap: Callable[[Tracer], Tracer]) -> None:
         self._provider = provider
+        self._wrap = wrap
 
     def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
         """Return a tracer of the provider, wrapped."""
-        return _NestingTracer(self._provider.get_tracer(*args, **kwargs))
+        return self._wrap(self._provider.get_tracer(*args, **kwargs))
 
 
-class _NestingTracer(WrappedTracer):
-    """Starts a span under the run if the run is nearer than the current span."""
+class NestingTracer(WrappedTracer):
+    """Starts a span under the active LangChain run if that is nearer than the current span."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
         """Start a span as the tracer does, but none that would be taken for a RAG call and is none.
@@ -367,19 +368,9 @@ _NAMES = frozenset(
 """Key suffixes of values that are not text: long digits in them are not phone numbers."""
 
 
-class PolicedProvider(TracerProvider):
-    """Returns tracers whose spans follow the policy; its modes are ``on`` and ``redacted``."""
+class PolicedTracer(WrappedTracer):
+    """Starts spans that follow the policy; its modes are ``on`` and ``redacted``."""
 
-    def __init__(self, provider: TracerProvider, policy: ContentPolicy) -> None:
-        self._provider = provider
-        self._policy = policy
-
-    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
-        """Return a tracer of the provider, wrapped."""
-        return _PolicedTracer(self._provider.get_tracer(*args, **kwargs), self._policy)
-
-
-class _PolicedTracer(WrappedTracer):
     def __init__(self, tracer: Tracer, policy: ContentPolicy) -> None:
         super().__init__(tracer)
         self._policy = policy

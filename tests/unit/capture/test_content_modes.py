@@ -292,10 +292,10 @@ class TestOtherLibraries:
 
     @pytest.fixture
     def tracer_of(self) -> Callable[..., Any]:
-        from ragtrace.capture.tracers import PolicedProvider
+        from ragtrace.capture.tracers import PolicedTracer
 
         def tracer(recorded: Recorded, **settings: Any) -> Any:
-            return PolicedProvider(recorded.provider, ContentPolicy(**settings)).get_tracer("other")
+            return PolicedTracer(recorded.provider.get_tracer("other"), ContentPolicy(**settings))
 
         return tracer
 
