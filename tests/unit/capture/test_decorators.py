@@ -27,22 +27,6 @@ def test_question_is_the_parameter_of_that_name_and_answer_the_return_value(reco
     assert (Desk.ask.__name__, Desk.ask.__doc__) == ("ask", "Answer.")
 
 
-def test_retrieval_takes_chunks_from_what_is_returned_or_yielded(recording: Any) -> None:
-    @ragtrace.retrieval(data_source="kb", chunks=lambda result: result["documents"])
-    def search(query: str) -> dict[str, list[str]]:
-        return {"documents": ["a", "b"]}
-
-    @ragtrace.retrieval
-    def found(query: str) -> Iterator[str]:
-        yield from ("a", "b")
-
-    for search_all in (search, lambda query: list(found(query))):
-        recorded = recording()
-        search_all("Who?")
-        assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
-        assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == "Who?"
-
-
 @ragtrace.rag
 def stream(question: str) -> Iterator[str]:
     yield "A"
@@ -175,18 +159,6 @@ def test_a_stream_left_open_ends_its_span_in_whatever_thread_it_is_collected(rec
     assert recorded.span("rag").attributes[semconv.RAG_STREAM_COMPLETE] is False
     recorded.provider.get_tracer("app").start_span("after").end()
     assert recorded.spans[-1].parent is None
-
-
-def test_no_more_of_a_stream_is_kept_than_may_be_recorded(recording: Any) -> None:
-    recorded = recording(content=ragtrace.ContentPolicy(max_answer_bytes=5))
-
-    @ragtrace.rag
-    def ask(question: str) -> Iterator[str]:
-        yield from ["abc"] * 1_000
-
-    assert len("".join(ask("Who?"))) == 3_000
-    assert recorded.answer == "abcab"
-    assert recorded.span("rag").attributes[semconv.RAG_TRUNCATED] == ("answer",)
 
 
 async def test_without_instrument_decorated_functions_only_do_their_work(

@@ -178,12 +178,3 @@ def test_server_sent_events_are_read_and_passed_on_unchanged(
 
     assert list(ask(QUESTION)) == pieces
     assert recorded.answer == answer
-
-
-def test_a_hook_finds_the_question_in_the_arguments(recorded: Any) -> None:
-    @ragtrace.rag(question=lambda event, context: json.loads(event["body"])["ask"])
-    def handler(event: dict[str, str], context: object) -> str:
-        return ANSWER
-
-    handler({"body": '{"ask": "Who?"}'}, None)
-    assert (recorded.question, recorded.answer) == (QUESTION, ANSWER)
