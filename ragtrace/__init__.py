@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         update,
     )
     from ragtrace.errors import RagtraceError
-    from ragtrace.frames import evaluate_records, evaluate_records_async, evaluate_sync
+    from ragtrace.frames import evaluate_records, evaluate_sync
     from ragtrace.model import Chunk, Evaluation, RagRecord
     from ragtrace.pipeline import evaluate
 
@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ragtrace.errors": ("RagtraceError",),
-    "ragtrace.frames": ("evaluate_records", "evaluate_records_async", "evaluate_sync"),
+    "ragtrace.frames": ("evaluate_records", "evaluate_sync"),
     "ragtrace.model": ("Chunk", "Evaluation", "RagRecord"),
     "ragtrace.pipeline": ("evaluate",),
 }
@@ -47,7 +47,6 @@ __all__ = [
     "current",
     "evaluate",
     "evaluate_records",
-    "evaluate_records_async",
     "evaluate_sync",
     "feedback",
     "flush",

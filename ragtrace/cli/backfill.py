@@ -25,7 +25,6 @@ from ragtrace.cli.options import (
     duration,
     from_headers_option,
     group,
-    moment,
     needs_extra,
     option,
     pairs,
@@ -75,13 +74,13 @@ class SearchOptions:
     )
     since: Moment | None = option(
         "--since",
-        parse=moment,
+        parse=Moment,
         metavar="TIME",
         selects=True,
         help=f"Start of the search: how long ago (2h, 7d), or a date. [default: {_DEFAULT_SINCE}]",
     )
     until: Moment | None = option(
-        "--until", parse=moment, metavar="TIME", selects=True, help="End of the search. [default: now]"
+        "--until", parse=Moment, metavar="TIME", selects=True, help="End of the search. [default: now]"
     )
     tags: tuple[tuple[str, str], ...] = option(
         "--tag",
@@ -149,9 +148,8 @@ class ReadOptions:
         "--from",
         required=True,
         metavar="SOURCE",
-        help="jaeger:http://HOST:16686, jaeger:grpc://HOST:16685, tempo:http://HOST:3200,"
-        " phoenix:http://HOST:6006, langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for"
-        " standard input.",
+        help="jaeger:http://HOST:16686, tempo:http://HOST:3200, phoenix:http://HOST:6006,"
+        " langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for standard input.",
     )
     headers: Mapping[str, str] = from_headers_option()
     search: SearchOptions = group(SearchOptions)

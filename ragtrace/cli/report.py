@@ -35,7 +35,7 @@ DIMENSIONS: Final = (
     "day",
     "hour",
 )
-"""The values of `ragtrace.quality.ReportDimension`."""
+"""What `ragtrace.quality.report.group_of` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
 
 
 BY: Final = ("prompt_version", "model", "service", "release", "day", "week")
-"""`ragtrace.quality.comparing.DIMENSIONS`."""
+"""What tells versions of a system apart, or when they answered."""
 
 
 def _gates(rules: tuple[str, ...]) -> tuple[Gate, ...]:

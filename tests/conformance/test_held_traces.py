@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import Sample
-from ragtrace.traces.attach import Addition, add_to_spans, encode_addition
+from ragtrace.traces.attach import add_to_spans, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces
@@ -20,7 +20,7 @@ ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 JOB = Job(
     trace_id=ROOT.trace_id, span_id=ROOT.span_id, sample=Sample(rule="ratio", rate=1.0, probability=1.0)
 )
-ADDITION = encode_addition(Addition(span_id=ROOT.span_id, attributes={"ragtrace.pass": True}))
+ADDITION = encode_addition({"ragtrace.pass": True})
 CARRIERS = {"back end": b"carrier", "other": b"carrier"}
 PLENTY = 1 << 40
 FORWARD_TO = ["back end"]
@@ -64,14 +64,6 @@ async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(sto
     await finish(store, second, b"")
     added = {ROOT.span_id: ADDITION}
     assert await sent_to(store) == [add_to_spans(encode([ROOT, GENERATION]), added)]
-
-
-async def test_scores_that_come_after_the_release_are_a_carrier(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await store.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
-    assert not await finish(store)
-    assert await sent_to(store) == [encode([ROOT]), b"carrier"]
 
 
 async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: Store) -> None:

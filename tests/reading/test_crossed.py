@@ -1,14 +1,18 @@
-"""Passages as pages have them, in the prompts of many templates: none is lost; and rules, which are no passages."""
+"""Each thing that may be in a span, in the spans of each producer; passages as pages have them, in each template."""
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
+
+import pytest
 
 from ragtrace.traces.otlp import encode_json
 from tests.integration.cli.program import run
+from tests.reading.cases import grade, read
+from tests.reading.crossing import crossed
 from tests.reading.kinds import Node, chat, parts, spans_of
 
 # fmt: off
@@ -69,6 +73,16 @@ RULES = (
 )
 ASKED = (Q, "Kann ich mein Fahrrad auf die Nachtfähre mitnehmen?", "Posso portare la bici sul traghetto notturno?", "Можно ли взять велосипед на ночной паром?")
 # fmt: on
+
+
+@pytest.mark.parametrize("share", [7, pytest.param(1, marks=pytest.mark.night)])
+def test_what_is_in_a_span_is_read_whoever_wrote_it(share: int) -> None:
+    wrong = {
+        f"{case.kind}: {case.name}"
+        for case in islice(crossed(), 0, None, share)
+        if grade(case, read(case)) != "right"
+    }
+    assert wrong == set()
 
 
 def asked(system: str, user: str) -> Node:

@@ -19,7 +19,7 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
 from ragtrace.files import make_private
 from ragtrace.judge.batch import BatchLog
-from ragtrace.judge.cache import CacheFile, CacheSettings
+from ragtrace.judge.cache import CacheFile
 from ragtrace.sql import SqliteFileError, SqliteForm, is_busy, open_private
 from ragtrace.transcripts import Transcripts
 from tests.patience import PATIENCE_S
@@ -180,7 +180,7 @@ def content(path: Path) -> bytes:
 
 
 async def cached(path: Path) -> bytes | None:
-    cache = CacheFile(CacheSettings(path=path))
+    cache = CacheFile(path)
     found = await cache.get(b"\1")
     await cache.aclose()
     return found

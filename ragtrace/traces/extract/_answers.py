@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
-from ragtrace.traces.extract._calls import Call, SpanTree, is_mapped, snake
+from ragtrace.traces.extract._calls import Call, SpanTree, is_mapped
 from ragtrace.traces.extract._content import (
     FoundValue,
     Place,
@@ -20,8 +20,10 @@ from ragtrace.traces.extract._content import (
     may_be_parsed,
     open_damage,
     parse_loosely,
+    snake,
 )
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
+from ragtrace.traces.extract._payload import ANSWER_NAME, ASIDE_NAME, RESULT_NAME, answer_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
     REPLY_ABROAD,
@@ -53,22 +55,7 @@ _MOST_COMPARED: Final = 4_000_000
 _MOST_LEAVES: Final = 300
 _DEEPEST: Final = 8
 _SHORTEST_MATERIAL: Final = 12
-_ANSWER_NAME: Final = re.compile(
-    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
-    rf"|^(\w+_)?{REPLY_ABROAD}(_\w+)?$",
-    re.IGNORECASE,
-)
 _FINAL: Final = re.compile(r"final[_ ]?(answer|response)", re.IGNORECASE)
-_RESULT_NAME: Final = re.compile(
-    r"(^|_)(output|result|text|content|message|choices|final|summary)$", re.IGNORECASE
-)
-_ASIDE_NAME: Final = re.compile(
-    r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
-    r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
-    r"|user|user_message|title|tags?|id|ids|url|urls|model|language|lang|channel|status|confidence|follow_?ups?"
-    r"|suggest\w*|metadata|memory|role|type|name|intent|topic|sql|error)$",
-    re.IGNORECASE,
-)
 _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
 _HALF_THOUGHT: Final = re.compile(rf"[<\[\u25c1]/(?:{'|'.join(_THOUGHTS)})[>\]\u25b7]", re.IGNORECASE)
 _HTML: Final = re.compile(
@@ -147,19 +134,22 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     node = parse_loosely(fenced[1].strip() if fenced else text)
     if isinstance(node, str):
         return (None if fenced else node), "the text of the JSON string"
+    if not fenced and (said := last_answer_text(messages_of(node)[0])):
+        return said, "the last message of the model"
     if isinstance(node, tuple):
         if tokens := joined_tokens(node):
             return tokens, "the pieces of the JSON list"
         if node and isinstance(node[0], str):
             return (None if all(isinstance(each, str) for each in node) else node[0]), "the first in a list"
-        return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
+        held = _inner_of(node if len(node) == 1 else {"content": node}) or answer_of(node)[0]
+        return held, "the text of the JSON list"
     if not isinstance(node, dict):
         return None, ""
     if not (name := _name_of_answer(node, question)):
-        return (None if fenced else last_answer_text(messages_of(node)[0])), "the last message of the model"
-    if fenced and fenced.start() and not _ANSWER_NAME.search(snake(name)):
+        return (None if fenced else answer_of(node)[0]), "the text in the JSON"
+    if fenced and fenced.start() and not ANSWER_NAME.search(snake(name)):
         return None, ""  # an example of JSON, below what is said of it
-    held = _inner_of(node[name])
+    held = _inner_of(node[name]) or answer_of(node)[0]
     return held.strip() if held else None, f"`{name}` of the JSON in it"
 
 
@@ -183,12 +173,12 @@ def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     elements = [each for each in elements if not _HTML.fullmatch(each.name)]
     inside = {each.name: bare[each.inside].strip() for each in elements}
     beside = without(bare, elements).strip()
-    named = [name for name in inside if _ANSWER_NAME.search(name)]
-    named = named or [name for name in inside if not beside and _RESULT_NAME.search(name)]
+    named = [name for name in inside if ANSWER_NAME.search(name)]
+    named = named or [name for name in inside if not beside and RESULT_NAME.search(name)]
     if named and (not beside or bare.endswith(">")):
         return inside[named[-1]], f"what is between tags `<{named[-1]}>`"
     if not beside and (len(inside) > 1 or "</" in "".join(inside.values())):
-        said = [name for name in inside if not _ASIDE_NAME.search(name)]
+        said = [name for name in inside if not ASIDE_NAME.search(name)]
         name = _name_of_answer(inside, question) or (said[-1] if said else "")
         return inside.get(name), f"what is between tags `<{name}>`"
     if beside and elements and not elements[0].start and not any("<" in each for each in inside.values()):
@@ -230,14 +220,14 @@ def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) 
     others = [key for key, value in held.items() if not (isinstance(value, str) and _FINAL.fullmatch(value))]
     if len(held) == 2 and len(others) == 1:  # {"action": "Final Answer", "action_input": "…"}
         return others[0]
-    for pattern in (_ANSWER_NAME, _RESULT_NAME):
+    for pattern in (ANSWER_NAME, RESULT_NAME):
         if named := [key for key in held if pattern.search(snake(key))]:
             return named[0]
     prose = [
         key
         for key, value in held.items()
         if isinstance(value, str) and " " in value.strip() and value != question
-        if not _ASIDE_NAME.search(snake(key))
+        if not ASIDE_NAME.search(snake(key))
     ]
     return prose[0] if len(prose) == 1 else None
 
@@ -317,9 +307,9 @@ def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int
     last step translated or rewrote it.
     """
     said = flat(leaf.text)
-    is_named = bool(_ANSWER_NAME.search(leaf.name))
+    is_named = bool(ANSWER_NAME.search(leaf.name))
     if said in helped:
-        is_prose = len(said.split()) > 2 and not is_verdict(said) and not _ASIDE_NAME.search(leaf.name)
+        is_prose = len(said.split()) > 2 and not is_verdict(said) and not ASIDE_NAME.search(leaf.name)
         return (1 if is_named else 4, 0) if is_prose else None
     place = next((i for i, text in enumerate(texts) if _same(said, text)), None)
     if place is not None:
@@ -331,7 +321,7 @@ def _is_sure(how: str) -> bool:
     named = re.search(r"`(\w+)`", how)
     if named is None:
         return "last message" in how or "text of the" in how or "first choice" in how
-    return bool(_ANSWER_NAME.search(snake(named[1])))
+    return bool(ANSWER_NAME.search(snake(named[1])))
 
 
 def _same(text: str, other: str) -> bool:

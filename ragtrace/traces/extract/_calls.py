@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ragtrace import semconv
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, parse_loosely, snake
 from ragtrace.traces.extract._payload import retrieves
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T, end_of, merge
 from ragtrace.traces.extract.convention import AttributePath, Convention, Reader
@@ -289,14 +289,6 @@ def under_test(reading: SpanReading) -> str | None:
         if answer and any(map(_ASKED.match, keys)) and any(map(GIVEN.search, keys)):
             return flat(answer) if isinstance(answer, str) else ""
     return None
-
-
-def snake(name: str) -> str:
-    """Divide the words of a name in camel case: ``finalAnswer`` becomes ``final_Answer``."""
-    return _CAMEL.sub("_", name)
-
-
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:

@@ -19,7 +19,6 @@ from ragtrace.traces.extract._streams import (
     BEGINNINGS_OF_EVENTS,
     JoinedStream,
     joined_events,
-    joined_lines,
     joined_list,
 )
 from ragtrace.traces.trace import Span, scrub_surrogates
@@ -43,7 +42,7 @@ _NO_TEXT = re.compile(
     r"|(?P<redacted>(?i:[\W_]*+redacted[\W_]*))"
     r"|(?P<object>(?s:<(?:async_)?generator\b[^>]*>|<[\w.]+(?: object)? at 0x[0-9a-f]+[^<>]*>"
     r"|<\d+-dimensional vector>|<(?:Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
-    r"|[A-Z][a-z]++[A-Z]\w{1,60}+\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
+    r"|[A-Z][a-z]++[A-Z]\w{1,60}+\(\)|[A-Z]\w{1,60}+\(\w{1,40}=.*\)|ChatMessage\(_?role=.*"
     r"|\w{1,60}+\([^()]{0,200}<(?:async_)?generator object .*))"
 )
 
@@ -231,9 +230,17 @@ def in_camel_case(node: AttributeValue) -> AttributeValue:
     if isinstance(node, tuple):
         first = in_camel_case(node[0]) if node else None
         return (first, *map(in_camel_case, node[1:])) if node and first is not node[0] else node
-    if not isinstance(node, dict) or not node or not next(iter(node))[:1].isupper():
+    if not isinstance(node, dict) or not next((key for key in node if key[:1] != "$"), "")[:1].isupper():
         return node
     return {key[:1].lower() + key[1:]: in_camel_case(value) for key, value in node.items()}
+
+
+def snake(name: str) -> str:
+    """Divide the words of a name in camel case: ``finalAnswer`` becomes ``final_Answer``."""
+    return _CAMEL.sub("_", name)
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
@@ -265,12 +272,25 @@ def _parse(text: str) -> AttributeValue:
     try:
         node = json.loads(stripped)
     except (ValueError, RecursionError):
+        node = _lines(stripped)
+    if node is None:
         literal = _of_repr(stripped) if _REPR.match(stripped) else _python_literal(stripped)
-        parsed: AttributeValue = joined_lines(stripped) or (text if literal is None else literal)
+        parsed: AttributeValue = text if literal is None else literal
     else:
         is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
         parsed = joined_list(stripped, node) or _as_value(_without_items(node), is_clean)
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
+
+
+def _lines(text: str) -> list[object] | None:
+    """Return the objects of a text with one in each line, ``None`` if it is none."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or not all(line.lstrip().startswith('{"') for line in lines):
+        return None
+    try:
+        return [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _without_items(node: object) -> object:
@@ -333,7 +353,7 @@ def _of_repr(text: str) -> AttributeValue:
 
 _FIELDS = (
     *("content", "page_content", "text", "answer", "response", "output", "result", "raw", "messages"),
-    *("question", "query", "input"),
+    *("question", "query", "input", "message", "prompt", "choices"),
 )
 _REPR = re.compile(rf"[A-Z]\w{{1,60}}\(\s*[a-z_]\w*=|(?:{'|'.join(_FIELDS)})=['\"]")
 _FIRST_FIELD = re.compile(

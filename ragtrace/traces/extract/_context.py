@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.model import Chunk, EarlierTurn, Gap, Hops, Part, Provenance, SkipReason
 from ragtrace.traces.extract._answers import is_for_a_program, missing_documents
-from ragtrace.traces.extract._calls import GIVEN, Call, ContextFrom, SpanTree, is_mapped, snake
+from ragtrace.traces.extract._calls import GIVEN, Call, ContextFrom, SpanTree, is_mapped
 from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
@@ -19,6 +19,7 @@ from ragtrace.traces.extract._content import (
     clean,
     found_text,
     parse_loosely,
+    snake,
     text_damage,
     without_excess,
 )

@@ -37,9 +37,7 @@ _SIMILARITY_KEYS = (
     *("rerankerscore", "@search.rerankerscore", "@search.score"),
 )
 _SCORE_KEYS = ("score", *_SIMILARITY_KEYS)
-_INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
-_INNER_KEYS_WITHOUT_TEXT = (*_INNER_KEYS, "retrievedcontext", "chunk", "properties", "source", "data")
-"""Where a document is that has no text of its own."""
+_INNER_KEYS = ("node", "kwargs", "document", "payload", "entity", "retrievedcontext", "properties", "source")
 _CITES = re.compile(
     r"source(s|id|url)?|ur[il]|link|href|permalink|page(number)?|citation|reference|document(name|title)"
 )
@@ -49,6 +47,8 @@ _BESIDE_TEXT = re.compile(
     rf"{_OF_SOURCES.pattern}|{_OF_TITLES.pattern}|{'|'.join((*_ID_KEYS, *_METADATA_KEYS, *_SCORE_KEYS))}"
     r"|distance|type|kind|rank|(chunk)?index|position|lang(uage)?|(published)?date|author"
 )
+OF_QUESTIONS = re.compile(r"\w*(question|query|queries|prompt|history)")
+"""Keys of what was asked."""
 _OF_RECORDS = re.compile(
     r"status|state|priority|assignee|price|amount|quantity|total|stock|temperature|due|from|to|sender"
     r"|recipients?|user|customer|order|ticket|participants|rating|stars|ts|channel|labels",
@@ -120,13 +120,24 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
 
 def has_text(document: Mapping[str, AttributeValue]) -> bool:
     """Return whether the document has its text under a usual key."""
+    return text_in(document) is not None
+
+
+def text_in(document: Mapping[str, AttributeValue]) -> str | None:
+    """Return the text of a document, or of its metadata."""
     fields = _fields(document)
-    return _text(fields)[0] is not None or _text(_fields(_metadata(fields)))[0] is not None
+    return _text(fields)[0] or _text(_fields(_metadata(fields)))[0]
 
 
 def is_document(item: AttributeValue) -> bool:
     """Return whether an object is a document with text, and no message."""
     return isinstance(item, dict) and "role" not in item and has_text(item)
+
+
+def is_stored(item: AttributeValue) -> bool:
+    """Return whether an object is a document that has an id, metadata or a score."""
+    fields = _fields(item) if isinstance(item, dict) and is_document(item) else {}
+    return any(key in fields for key in (*_ID_KEYS, *_METADATA_KEYS, *_SCORE_KEYS))
 
 
 def is_passage(item: AttributeValue) -> bool:
@@ -254,16 +265,29 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
         within = parse_loosely(text) if plain(begins[1]) in _BEGINNINGS else None
         if isinstance(within, dict):  # as tools return a document to a model
             fields = {plain(key): value for key, value in within.items()}
-    for _ in range(0 if fields.keys().isdisjoint(_INNER_KEYS_WITHOUT_TEXT) else _DEEPEST_WRAPPER):
-        has_own = any(isinstance(fields.get(key), str) for key in _TEXT_KEYS)
-        keys = _INNER_KEYS if has_own else _INNER_KEYS_WITHOUT_TEXT
-        wrapped = ((key, fields[key]) for key in keys if key in fields)
-        key, inner = next(((key, each) for key, each in wrapped if isinstance(each, dict)), ("", None))
+    for _ in range(_DEEPEST_WRAPPER):
+        if any(isinstance(fields.get(key), str) for key in _TEXT_KEYS):
+            break
+        key = next((key for key in _INNER_KEYS if isinstance(fields.get(key), dict)), None) or _wrapped(
+            fields
+        )
+        inner = fields.pop(key) if key else None
         if not isinstance(inner, dict):
             break
-        del fields[key]
         fields |= {plain(key): value for key, value in inner.items()}
     return fields
+
+
+def _wrapped(fields: Mapping[str, AttributeValue]) -> str | None:
+    """Return the key of the only object inside that has a text, and is no title."""
+    found = [
+        key
+        for key, each in fields.items()
+        if isinstance(each, dict) and key not in _METADATA_KEYS
+        if not _OF_TITLES.search(key) and not OF_QUESTIONS.fullmatch(key)
+        if any(plain(name) in _TEXT_KEYS and is_prose(text) for name, text in each.items())
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _metadata(fields: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
@@ -292,12 +316,17 @@ def _text(fields: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
 
 def _only_prose(fields: Mapping[str, AttributeValue]) -> AttributeValue:
     """Return the one text of a scored or cited object, whatever its key; its name, if it has no other."""
-    if not any(map(_OF_SOURCES.fullmatch, fields)) and _number(fields, _SIMILARITY_KEYS) is None:
+    if not any(map(_OF_SOURCES.fullmatch, fields)) and _number(fields, _SCORE_KEYS) is None:
         return None
-    texts = [(key, value) for key, value in fields.items() if isinstance(value, str)]
-    others = [value for key, value in texts if not _BESIDE_TEXT.fullmatch(key)]
+    single = {
+        key: each[0] if isinstance(each, tuple) and len(each) == 1 else each for key, each in fields.items()
+    }
+    texts = [(key, value) for key, value in single.items() if is_prose(value)]
+    others = [
+        value for key, value in texts if not (_BESIDE_TEXT.fullmatch(key) or OF_QUESTIONS.fullmatch(key))
+    ]
     others = others or [value for key, value in texts if _OF_TITLES.fullmatch(key)]
-    return others[0] if len(others) == 1 and is_prose(others[0]) else None
+    return others[0] if len(others) == 1 else None
 
 
 def is_prose(value: AttributeValue) -> bool:

@@ -83,6 +83,7 @@ _DEEPEST = 12
 MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
 """Where a request or a response of a provider has its messages."""
 _PARTS_KEYS = ("parts", "content", "_content")
+_PARTS_KEYS_OF_ROLES = ("text", "blocks", "contents", "items")
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _PARTS_AS_JSON = tuple(f'[{{"type":{space}"{kind}"' for space in ("", " ") for kind in _TEXT_TYPES)
 
@@ -364,9 +365,8 @@ def _typed(part: Message) -> Message:
 
 def message_text(message: Message) -> str:
     """Join the text parts of a message."""
-    parts = next((message[key] for key in _PARTS_KEYS if message.get(key) is not None), None)
-    if parts is None and isinstance(message.get("text"), str) and _role(message):
-        parts = message["text"]
+    keys = (*_PARTS_KEYS, *_PARTS_KEYS_OF_ROLES) if _role(message) else _PARTS_KEYS
+    parts = next((message[key] for key in keys if message.get(key) is not None), None)
     if isinstance(parts, str) and parts.startswith(_PARTS_AS_JSON) and _role(message):
         listed = parse_loosely(parts)
         parts = listed if isinstance(listed, tuple) else parts
@@ -424,6 +424,8 @@ def _role(message: Message) -> str:
     role = message.get("role", message.get("type", message.get("_role")))  # as Haystack serializes objects
     if "source" in message and "role" not in message and str(role).endswith("Message"):  # as AutoGen does
         role = "user" if message["source"] == "user" else "assistant"
+    if isinstance(role, dict):  # of .NET
+        role = role.get("label")
     role = role.lower() if isinstance(role, str) else ""
     # Phoenix writes the role of the message around it, not the tool's
     return "tool" if role in _ANSWER_ROLES and message.get("tool_call_id") else role
@@ -434,6 +436,8 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
     found: list[Message] = []
     for item in items:
         parsed = parse_loosely(item)
+        if isinstance(parsed, tuple) and len(parsed) == 2 and str(parsed[0]) in _NAMES:
+            parsed = {"role": parsed[0], "content": parsed[1]}  # as LangChain takes it
         for each in parsed if isinstance(parsed, tuple) else (parsed,):
             if not isinstance(each, dict):
                 continue

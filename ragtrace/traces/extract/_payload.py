@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
@@ -20,15 +20,19 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     open_damage,
     parse_loosely,
+    snake,
     text_damage,
 )
 from ragtrace.traces.extract._documents import (
+    OF_QUESTIONS,
     find_documents,
     has_text,
     is_document,
     is_passage,
     is_prose,
+    is_stored,
     plain,
+    text_in,
 )
 from ragtrace.traces.extract._messages import (
     MESSAGES_KEYS,
@@ -40,7 +44,7 @@ from ragtrace.traces.extract._messages import (
     messages_of,
     tool_messages,
 )
-from ragtrace.traces.extract._prompts import QUESTION_MARKS
+from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD, documents_in_repr
 from ragtrace.traces.extract._span_reader import ToolResult
 from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
@@ -52,17 +56,38 @@ _QUESTION_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_KEYS: Final = (
-    *("answer", "output", "result", "response", "answers", "replies", "choices", "generations"),
-    *("message", "data", "outputs", "text", "body", "final_output", "raw", "value"),
+    "answer",
+    "output",
+    "result",
+    "response",
+    "answers",
+    "replies",
+    "choices",
+    "generations",
+)
+_REPLY_KEYS: Final = ("answers", "replies", "choices", "generations")
+_OTHER_ANSWER_KEYS: Final = ("message", "data", "outputs", "text", "body", "final_output", "raw", "value")
+ANSWER_NAME: Final = re.compile(
+    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
+    rf"|^(\w+_)?{REPLY_ABROAD}(_\w+)?$",
+    re.IGNORECASE,
+)
+RESULT_NAME: Final = re.compile(
+    r"(^|_)(output|result|text|content|message|choices|final|summary)$", re.IGNORECASE
+)
+ASIDE_NAME: Final = re.compile(
+    r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
+    r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
+    r"|user|user_message|title|tags?|id|ids|url|urls|model|language|lang|channel|status|confidence|follow_?ups?"
+    r"|suggest\w*|metadata|memory|role|type|name|intent|topic|sql|error)$",
+    re.IGNORECASE,
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
 _SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
-_REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
     *("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),
 )
 _SYNTHESIS: Final = "text_chunks"
-_DOCUMENT_KEYS: Final = ("content", "pagecontent", "text", "node")
 
 
 def question_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
@@ -72,7 +97,7 @@ def question_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
 
 def answer_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
     """Read the answer of an output: a string, a usual key, or the model's last message."""
-    return _text_in(value, at, _answer)
+    return _text_in(value, at, answer_of)
 
 
 def _text_in(
@@ -95,11 +120,8 @@ def documents_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ..
 def returned_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read what a retriever returned: documents under any key, or one text; ``None`` without any text."""
     node = parse_loosely(value)
-    if is_prose(node) and not is_broken_json(value, node):
+    if is_prose(node) and not is_broken_json(value, node) and listed_documents(node) == node:
         node = ({"text": node},)
-    elif isinstance(node, dict) and node and all(map(is_prose, node.values())):
-        texts = ((key, text) for key, text in node.items() if not _QUESTION_NAME.search(key))
-        node = tuple({"id": key, "text": text} for key, text in texts)
     found = documents_in(node, at)
     is_empty = node == () and found.damage is None
     return found if is_empty or any(chunk.text for chunk in found.value or ()) else None
@@ -135,24 +157,87 @@ def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
     return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
 
-def listed_documents(value: AttributeValue) -> AttributeValue:
-    """Unwrap the list in ``{"output": {"documents": […]}}``, and normalize pairs."""
+def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
+    """Return the documents in envelopes of any keys: the first objects with text, else the longest texts.
+
+    What has the same keys above it belongs together. Without documents, it is the value.
+    """
     node = parse_loosely(value)
+    if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
+        return shown
+    if not isinstance(node, tuple | dict):
+        return node
+    groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
+    texts: list[tuple[AttributeValue, ...]] = []
+    others: list[tuple[AttributeValue, ...]] = []
     for _ in range(_MAX_WRAPPERS):
-        if not isinstance(node, dict):
-            break
-        fields = {plain(key): each for key, each in node.items()}
-        if not fields.keys().isdisjoint(_DOCUMENT_KEYS):
-            break
-        inner = next((parse_loosely(fields[key]) for key in _LIST_KEYS if key in fields), None)
-        if not isinstance(inner, tuple | dict):
-            inner = _documents_under_any_key(node)
-        if inner is None:
-            break
-        node = inner
-    while isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], tuple) and not _is_row(node[0]):
-        node = node[0]  # a vector store's answer to the first of several queries
-    return tuple(map(_scored, node)) if isinstance(node, tuple) else node
+        below: list[tuple[bool, list[AttributeValue]]] = []
+        for is_list, group in groups:
+            items = tuple(_items(group))
+            found = [is_document(each) for each in items]
+            if (all(found) or (is_list and any(found))) and items and not _is_envelope(items):
+                if not isinstance(group[0], tuple) and len(items) == 1:
+                    return _held(items[0], depth) or items[0]
+                return tuple(one for each in items for one in (_held(each, depth) or (each,)))
+            if items and all(map(is_prose, items)):
+                texts.append(items)
+            elif is_list:
+                others.append(items)
+            objects = [each for each in items if isinstance(each, dict)]
+            for each in objects:
+                if each and all(map(is_prose, each.values())):
+                    by_id = (
+                        (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
+                    )
+                    texts.append(tuple({"id": key, "text": text} for key, text in by_id))
+            keys = dict.fromkeys(
+                key for each in objects for key in each if not OF_QUESTIONS.fullmatch(plain(key))
+            )
+            for key in sorted(keys, key=lambda key: plain(key) not in _LIST_KEYS):
+                inner = [_parsed(each[key]) for each in objects if key in each]
+                below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
+        groups = below
+    if texts:
+        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
+    return next(iter(others), node)
+
+
+def _items(group: Sequence[AttributeValue]) -> Iterator[AttributeValue]:
+    """Yield what is in lists, however nested, and what is in none; a row with one text as an object."""
+    for each in group:
+        if not isinstance(each, tuple):
+            yield each
+        elif _is_row(each):
+            yield _scored(each)
+        elif not each or not isinstance(each[0], float):  # an embedding
+            yield from _items([_parsed(item) for item in each])
+
+
+def _parsed(value: AttributeValue) -> AttributeValue:
+    return parse_loosely(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def _is_envelope(items: Sequence[AttributeValue]) -> bool:
+    """Return whether an object only surrounds the parts of a result, as the Model Context Protocol has it."""
+    only = items[0] if len(items) == 1 and isinstance(items[0], dict) else {}
+    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(
+        _parsed(only.get("content")), tuple | dict
+    )
+
+
+_OF_ENVELOPES: Final = frozenset({"content", "iserror", "structuredcontent", "meta", "status", "tooluseid"})
+_REPRS: Final = re.compile(r"\s*[\[(]{0,2}[A-Z]\w{1,40}\(")
+
+
+def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
+    """Return the documents in the text of another, or the texts of a tool's message."""
+    if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
+        return ()
+    results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
+    texts: list[AttributeValue] = [*results] or [text_in(document)]
+    found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
+    inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
+    return inner if inner and all(is_document(each) or is_prose(each) for each in inner) else tuple(results)
 
 
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
@@ -161,32 +246,6 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     parsed = parse_loosely(raw) if isinstance(raw, str) and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, dict) else None
     return texts if isinstance(texts, tuple) else ()
-
-
-def _documents_under_any_key(
-    node: Mapping[str, AttributeValue], depth: int = _MAX_WRAPPERS
-) -> AttributeValue:
-    """Return the first list of objects with text, else the longest list of texts, whatever its key.
-
-    Without one, they are looked for in the only object inside.
-    """
-    lists = [
-        listed
-        for value in node.values()
-        for listed in (parse_loosely(value) if isinstance(value, str) and value[:1] == "[" else value,)
-        if isinstance(listed, tuple) and listed
-    ]
-    for listed in lists:
-        if all(map(is_document, listed)):
-            return listed
-    texts = [listed for listed in lists if all(map(is_prose, listed))]
-    if texts:
-        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
-    inner = (*node.values(), *(each[0] for each in lists if len(each) == 1))
-    nested = [each for value in inner if isinstance(each := parse_loosely(value), dict)] if depth else []
-    if len(nested) != 1:
-        return None
-    return (nested[0],) if is_document(nested[0]) else _documents_under_any_key(nested[0], depth - 1)
 
 
 def handed_on(span: Span, key: str) -> AttributeValue:
@@ -261,7 +320,11 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
 
 
 def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | None, str]:
-    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
+    texts = [
+        (key, value)
+        for key, value in node.items()
+        if isinstance(value, str) and value and not _ID.search(key)
+    ]
     if len(texts) == 1:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
     named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
@@ -269,6 +332,10 @@ def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | Non
     if len(prose) > 1 and not named:
         prose = [(key, value) for key, value in prose if value.strip()[-1:] in QUESTION_MARKS]
     return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
+
+
+_INPUT: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)(_content|_text)?")
+_ID: Final = re.compile(r"(^|[a-z_])(id|Id|ID|uuid|key|token|session|url|lang|locale|model)$")
 
 
 def _asked_below(node: AttributeValue, depth: int) -> str | None:
@@ -279,6 +346,10 @@ def _asked_below(node: AttributeValue, depth: int) -> str | None:
         if not isinstance(value, dict | tuple):
             continue
         text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
+        if not text and isinstance(value, dict) and "role" not in value:
+            text = next(
+                (each for key, each in value.items() if _INPUT.fullmatch(key) and is_prose(each)), None
+            )
         if text or (text := _asked_below(value, depth + 1)):
             return text
     return None
@@ -294,7 +365,8 @@ def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
     return None, ""
 
 
-def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
+def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
+    """Return the answer in what a call returned, and how it is told: by names of keys, or in messages."""
     if isinstance(node, str):
         return node, "its text"
     if depth > _MAX_WRAPPERS or not node or not isinstance(node, dict | tuple):
@@ -302,26 +374,31 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, tuple):
         if text := joined_tokens(node):
             return text, "the pieces of its text"
-        text = last_answer_text(messages_of(node)[0])
-        return (text, "the last message of the model") if text else _answer(node[0], depth + 1)
+        if text := last_answer_text(messages_of(node)[0]):
+            return text, "the last message of the model"
+        if all(map(is_stored, node)) or (len(node) > 1 and all(map(is_prose, node))):
+            return None, ""  # what was found, not what was said
+        return _first_answer((node[0], *node[:0:-1]), depth)  # the first choice, else the last update
     if text := message_text(node):
         return text, "the text of the message"
-    for name in _ANSWER_KEYS:
+    keys = [key for key in node if ANSWER_NAME.search(snake(key))]
+    for name in (*_ANSWER_KEYS, *keys, *_OTHER_ANSWER_KEYS, *filter(RESULT_NAME.search, node)):
         if node.get(name):
-            text, how = _answer(parse_loosely(node[name]), depth + 1)
+            held = parse_loosely(node[name])
+            if isinstance(held, tuple) and name in _REPLY_KEYS and isinstance(held[0], str):
+                held = held[0]
+            text, how = answer_of(held, depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     if text := last_answer_text(messages_of(node)[0]):
         return text, "the last message of the model"
-    [(key, inner), *others] = node.items()
-    if not others and isinstance(inner, dict) and key not in ("error", "errors"):  # an envelope
-        return _answer(inner, depth + 1)
-    for step in reversed(list(node.values())):  # of a pipeline: the last with a reply
-        reply = next((step[key] for key in _REPLY_KEYS if isinstance(step, dict) and step.get(key)), None)
-        text, how = _answer(parse_loosely(reply), depth + 1)
-        if text:
-            return text, how
-    return None, ""
+    inner = [each for key, each in node.items() if not ASIDE_NAME.search(snake(key)) and key != "errors"]
+    return _first_answer([each for each in reversed(inner) if isinstance(each, dict | tuple)], depth)
+
+
+def _first_answer(nodes: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
+    found = (answer_of(each, depth + 1) for each in nodes)
+    return next((each for each in found if each[0]), (None, ""))
 
 
 RETRIEVAL_TOOLS: Final = re.compile(
@@ -331,18 +408,25 @@ RETRIEVAL_TOOLS: Final = re.compile(
 )
 """The default pattern of retrieval tools' names, if the user's mapping has none."""
 
-_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
+_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs", "content", "text")
 
 
 def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read a tool's result: documents, messages with documents, or the text for the model."""
-    node = _unwrapped(value)
+    node = parse_loosely(value)
     if node is None or node == "":
         return None
     if is_broken_json(value, node):
         return find_documents(value, at)
     cited = hosted_documents(node, is_response=True) if isinstance(node, dict) and "citations" in node else ()
     listed = cited or listed_documents(node)
+    for _ in range(_MAX_WRAPPERS):
+        if not isinstance(listed, dict) or has_text(listed):
+            break
+        inner = next((listed[key] for key in _WRAPPERS if listed.get(key)), None)
+        if inner is None:
+            break
+        listed = parse_loosely(inner)
     items = listed if isinstance(listed, tuple) else (listed,)
     found = find_documents(tuple(map(_shown, items)), at)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
@@ -363,41 +447,6 @@ def handed_documents(messages: Sequence[Message], at: Place) -> tuple[ToolResult
     """Read tool results from the messages of a prompt."""
     results = ((each.tool, tool_documents(each.content, at)) for each in tool_messages(messages))
     return tuple(ToolResult(tool, documents) for tool, documents in results if documents is not None)
-
-
-def _unwrapped(value: AttributeValue) -> AttributeValue:
-    """Unwrap the content from frameworks' messages and envelopes."""
-    node = parse_loosely(value)
-    for _ in range(_MAX_WRAPPERS):
-        if (
-            isinstance(node, tuple)
-            and node
-            and all(isinstance(each, dict) and tool_messages((each,)) for each in node)
-        ):
-            results = [each.content for each in tool_messages(messages_of(node)[0])]
-            node = parse_loosely(results[0]) if len(results) == 1 else tuple(map(parse_loosely, results))
-            continue
-        if not isinstance(node, dict):
-            break
-        content = parse_loosely(node.get("content"))
-        if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
-            node = content
-            continue
-        if isinstance(node.get("content"), str) and isinstance(content, tuple | dict):
-            node = content
-            continue
-        if isinstance(content, tuple):  # of the Model Context Protocol
-            only = content[0] if len(content) == 1 and isinstance(content[0], dict) else {}
-            held = parse_loosely(only.get("text", only.get("json")))
-            node = held if isinstance(held, tuple | dict) else content
-            if node is content:
-                break
-            continue
-        inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
-        if inner is None or has_text(node):
-            break
-        node = parse_loosely(inner)
-    return node
 
 
 def _shown(item: AttributeValue) -> AttributeValue:

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-BEGINNINGS_OF_EVENTS: Final = ("data:", "event:", "id:", "retry:", ": ")
-"""How server-sent events begin (WHATWG HTML, 9.2.5)."""
+BEGINNINGS_OF_EVENTS: Final = ("data:", "event:", "id:", "retry:", ": ", '0:"', 'f:{"')
+"""How server-sent events begin (WHATWG HTML, 9.2.5), and the lines of Vercel's data stream."""
 _FIELD: Final = re.compile(r"(data|event|id|retry)?:(.*)")
+_PART: Final = re.compile(
+    r"(?:(0):(\"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrt]|\\u[\da-fA-F]{4})*\")|([1-9a-k]):.*)"
+)
 _END: Final = "[DONE]"
 _MARKS: Final = re.compile(
     r'"(delta|done|candidates|contentBlockDelta|textDelta|text-delta|text-generation|AIMessageChunk)"'
@@ -61,24 +64,18 @@ class JoinedStream(dict[str, Any]):
 
 
 def joined_list(text: str, node: object) -> JoinedStream | None:
-    """Join a list of events; ``None`` if it is none."""
+    """Join a list of events that this text holds; ``None`` if it is none."""
     if not isinstance(node, list) or not node or not _MARKS.search(text, 0, _LOOKED_AT):
         return None
     return _joined(node, has_ended=False)
 
 
-def joined_lines(text: str) -> JoinedStream | None:
-    """Join events that are a JSON object each line; ``None`` if they are none."""
-    if not _MARKS.search(text, 0, _LOOKED_AT):
-        return None
-    try:
-        return _joined([json.loads(line) for line in text.splitlines() if line.strip()], has_ended=False)
-    except (ValueError, RecursionError):
-        return None
-
-
 def joined_events(text: str) -> JoinedStream | None:
     """Join server-sent events; ``None`` if the text is none."""
+    parts = [_PART.fullmatch(line) for line in text.splitlines() if line]
+    if all(parts):
+        pieces = (json.loads(each[2]) for each in parts if each and each[1] == "0")
+        return JoinedStream("".join(pieces), is_whole=any(each and each[3] == "d" for each in parts))
     said: list[str] = []
     for block in re.split(r"\r?\n\r?\n", text.strip()):
         lines = [_FIELD.fullmatch(line) for line in block.splitlines()]
@@ -93,7 +90,7 @@ def joined_events(text: str) -> JoinedStream | None:
     try:
         events = [json.loads(each) for each in said]
     except (ValueError, RecursionError):
-        return JoinedStream("".join(said), is_whole=True)
+        return JoinedStream("".join(said), is_whole=True) if len(said) > 1 or has_ended else None
     if all(isinstance(each, str) for each in events):
         return JoinedStream("".join(events), is_whole=True)
     if joined := _joined(events, has_ended=has_ended):

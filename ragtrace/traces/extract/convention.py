@@ -553,7 +553,7 @@ class Reader:
             *self._found(self.table.result, tool_documents),
         ]
         told = _completed(best(*found), found)
-        if role is Role.RETRIEVAL and not any(chunk.text for chunk in (told and told.value) or ()):
+        if not any(chunk.text for chunk in (told and told.value) or ()):
             return best(*self._found(self.table.output, returned_documents)) or told
         return told
 

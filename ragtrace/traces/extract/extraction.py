@@ -128,8 +128,8 @@ def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
     return next((each for each in choices if each.found is chosen), None)
 
 
-_NOTHING: Final = ("null", "undefined")
-"""What serializers write of an answer that is absent."""
+_NOTHING: Final = ("null", "undefined", "true", "false")
+"""What serializers write of an answer that is absent, or of a mere success."""
 
 
 def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReading | None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ragtrace.traces.otlp import decode_json, encode_json
-from tests.integration.cli.program import json_lines, run
-from tests.integration.cli.test_evaluate import write
+from tests.integration.cli.program import json_lines, run, write
 from tests.reading.kinds import Node, chat, dumped, langfuse, node, oi, parts, spans_of
 from tests.reading.unseen import doc, retrieval
 
@@ -238,18 +237,6 @@ def test_what_a_provider_cites_for_a_sentence_is_judged(tmp_path: Path) -> None:
     assert "it cites [faq], which does not support it" in reasons
     assert "it cites nothing" in reasons
     assert "1 of 2 cited claims" in shown
-
-
-def test_what_bedrock_s_converse_cites_is_judged(tmp_path: Path) -> None:
-    reply = converse((f"{REFUNDS} ", "Refunds take 14 days."), (OPEN, "Shoes cost 9 euros."))
-    found = retrieval(doc(FAQ, "faq"), doc(HOURS, "hours"))
-    # without an answer on the span above, the blocks are the answer
-    events, shown = backfilled(tmp_path, langfuse("chain", Q, None, found, llm(reply)))
-    assert results(events, "citation_precision")["gen_ai.evaluation.score.value"] == 1 / 2
-    assert "1 of 2 cited claims" in shown
-    (alone := tmp_path / "alone").mkdir()
-    _, shown = backfilled(alone, langfuse("chain", Q, None, found, llm(converse((REFUNDS, REFUNDS)))))
-    assert "1 cited claim supported by what it cites" in shown
 
 
 def test_a_source_whose_text_is_not_recorded_leaves_its_claims_undecided(tmp_path: Path) -> None:

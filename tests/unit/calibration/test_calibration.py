@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import (
     ConfusionCounts,
-    IntervalEstimate,
     Numbers,
     Ranking,
     Resampling,
@@ -31,6 +30,7 @@ from ragtrace.calibration.summary import CandidateResult, MeasurementPlan, Resul
 from ragtrace.errors import InputError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
+from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
 
