@@ -409,13 +409,7 @@ def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:
 
 
 def _note(name: str, names: FieldNames) -> str:
-    if name == _IDEAL:
-        return " (DeepEval's ideal context: `retrieval_context` is used)"
     if names.is_known(name):
         return " (the row has this part under another name)"
     near = names.nearest(str(name))
     return f" (did you mean `{near}`?)" if near else ""
-
-
-_IDEAL: Final = "context"
-"""Ignored only next to ``retrieval_context``."""

@@ -320,27 +320,22 @@ class _FirstOf:
             AnswerGone: every place was read, and none has it.
             ReadError: no place has it, and at least one could not be read.
         """
-        gone: list[str] = []
-        down: list[ReadError] = []
-        partial: OpenedAnswer | None = None
+        found: list[OpenedAnswer] = []
+        missed: list[ReadError] = []
         for source in self._sources:
             try:
-                opened = await source.open(key)
-            except AnswerGone as exc:
-                gone.append(str(exc))
-            except ReadError as exc:
-                down.append(exc)
+                found.append(await source.open(key))
+            except ReadError as exc:  # `AnswerGone` is one
+                missed.append(exc)
             else:
-                if _has_content(opened) and _has_spans(opened):
-                    return opened
-                if partial is None or not _has_content(partial):
-                    partial = opened
-        if partial is not None:
-            return partial
-        if down:
-            is_damage = all(isinstance(each, AnswerDamaged) for each in down)
-            raise (AnswerDamaged if is_damage else ReadUnavailable)("; ".join((*map(str, down), *gone)))
-        raise AnswerGone("; ".join(gone))
+                if _has_content(found[-1]) and _has_spans(found[-1]):
+                    return found[-1]
+        if found:
+            return next(filter(_has_content, found), found[0])
+        down = [exc for exc in missed if not isinstance(exc, AnswerGone)]
+        is_damage = all(isinstance(exc, AnswerDamaged) for exc in down)
+        kind = AnswerGone if not down else AnswerDamaged if is_damage else ReadUnavailable
+        raise kind("; ".join(map(str, (*down, *(exc for exc in missed if exc not in down)))))
 
     async def aclose(self) -> None:
         """Release the sockets and files of all, even if one cannot be closed."""

@@ -751,28 +751,30 @@ def feedback(
     recorder = active()
     if recorder is None:
         return False
-    said = _Said(thumbs, score, comment, reference, name, user_id)
-    return _record(recorder, trace_id, span_id, said) is True
-
-
-class _Said(NamedTuple):
-    """The caller's arguments."""
-
-    thumbs: object
-    score: object
-    comment: object
-    reference: object
-    name: object
-    user_id: object
+    said = {"thumbs": thumbs, "score": score, "comment": comment, "reference": reference}
+    return _record(recorder, trace_id, span_id, said, name, user_id) is True
 
 
 @guarded
-def _record(recorder: Recorder, trace_id: object, span_id: object, said: _Said) -> bool:
+def _record(
+    recorder: Recorder,
+    trace_id: object,
+    span_id: object,
+    said: Mapping[str, object],
+    called: object,
+    user_id: object,
+) -> bool:
     try:
         trace = _id(trace_id, "trace_id", digits=32)
         about = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
         content_filter = ContentFilter(recorder.policy, trace)
-        span = _start(recorder.tracer, trace, about, _attributes(trace, about, said, content_filter))
+        told = {
+            semconv.USER_ID: identity(user_id, "user id"),
+            **_attributes(about, said, called, content_filter),
+        }
+        told[semconv.TARGET_TRACE_ID] = format_trace_id(trace)
+        known = {key: value for key, value in told.items() if value is not None}
+        span = _start(recorder.tracer, trace, about, recorder.policy.written(known))
     except InputError as exc:
         counts["feedback_refused"] += 1
         if first_time("feedback", str(exc)):
@@ -791,28 +793,26 @@ def _id(text: object, argument: str, *, digits: int) -> int:
 
 
 def _attributes(
-    trace_id: int, span_id: int, said: _Said, content_filter: ContentFilter
-) -> dict[str, AttributeValue]:
-    limit = min(content_filter.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
-    label, score = _label(said.thumbs), _score(said.score)
-    comment = content_filter.text(said.comment, Part.QUESTION, limit, COMMENT)
-    reference = content_filter.text(said.reference, Part.REFERENCE, content_filter.policy.max_reference_bytes)
-    if all(each is None for each in said[:4]):
+    span_id: int, said: Mapping[str, object], called: object, content_filter: ContentFilter
+) -> dict[str, AttributeValue | None]:
+    policy = content_filter.policy
+    if all(each is None for each in said.values()):
         raise InputError("the feedback is empty: give `thumbs`, `score`, `comment` or `reference`")
-    asked = content_filter.policy.identifier(name(said.name, "name") or FEEDBACK_NAME) or FEEDBACK_NAME
-    found: dict[str, AttributeValue | None] = {
+    label, score = _label(said["thumbs"]), _score(said["score"])
+    limit = min(policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
+    comment = content_filter.text(said["comment"], Part.QUESTION, limit, COMMENT)
+    reference = content_filter.text(said["reference"], Part.REFERENCE, policy.max_reference_bytes)
+    asked = policy.identifier(name(called, "name") or FEEDBACK_NAME) or FEEDBACK_NAME
+    return {
         semconv.OI_KIND: semconv.OI_EVALUATOR,
         semconv.FEEDBACK_NAME: asked,
         semconv.FEEDBACK_LABEL: label,
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: identity(said.user_id, "user id"),
-        semconv.TARGET_TRACE_ID: format_trace_id(trace_id),
         **(_annotation(asked, label, score, comment) if span_id != INVALID_SPAN_ID else {}),
         **content_filter.marks(),
     }
-    return content_filter.policy.written({key: value for key, value in found.items() if value is not None})
 
 
 def _label(thumbs: object) -> Thumbs | None:

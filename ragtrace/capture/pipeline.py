@@ -377,12 +377,9 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
 
 def _unreachable(settings: Settings) -> str:
     by = "gRPC" if settings.protocol == "grpc" else "HTTP"
-    line = f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
-    if settings.target_by != "default":
-        return line
     return (
-        f"{line} No endpoint is set, and this is the default: set yours with "
-        "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
+        f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
+        " `ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT names another address"
     )
 
 

@@ -275,20 +275,17 @@ def _answer_among(values: Sequence[object], way: Way) -> str | None:
     """Return the answer of several returned values, such as sources and a text."""
     values = values[:MAX_PARTS]
     texts = [value for value in values if isinstance(value, str) and value.strip()]
-    rest = [value for value in values if not isinstance(value, str | bool | Number)]
-    spoken = next((text for text in texts if is_spoken(text)), None)
-    if spoken is not None:
-        return decoded(spoken)
-    lists = (_answer_of_list(value, way) for value in rest if isinstance(value, list))
-    named = next(chain(way.each(_named_answer, rest), filter(None, lists)), None)
-    if named is not None:
-        return named
-    word = next((text for text in texts if not is_opaque(text)), None)
-    if word is not None:
-        return decoded(word)
-    found = next(way.each(_answer, (value for value in rest if not isinstance(value, list | tuple))), None)
-    plain = (value for value in values if isinstance(value, Number | str) and not isinstance(value, bool))
-    return found if found is not None else next(map(str, plain), None)
+    lists = [value for value in values if isinstance(value, list)]
+    others = [value for value in values if not isinstance(value, str | bool | Number | list | tuple)]
+    found = chain(
+        (decoded(text) for text in texts if is_spoken(text)),
+        way.each(_named_answer, others),
+        filter(None, (_answer_of_list(value, way) for value in lists)),
+        (decoded(text) for text in texts if not is_opaque(text)),
+        way.each(_answer, others),
+        (str(value) for value in values if isinstance(value, Number | str) and not isinstance(value, bool)),
+    )
+    return next(found, None)
 
 
 def _answer_of_list(values: Sequence[object], way: Way) -> str | None:

