@@ -68,19 +68,10 @@ class AnswerAddress:
         """Kind and address, without secrets."""
         return f"{'file' if self.kind == 'report' else self.kind}:{without_secrets(self.rest)}"
 
-    def reader(
-        self,
-        *,
-        access: ConnectionSettings | None = None,
-        on_fault: Callable[[InputError], None] | None = None,
-        sleep: Sleep = asyncio.sleep,
-    ) -> TraceReader:
-        """Open the reader of its traces.
-
-        Raises:
-            ConfigError: the address has another form.
-        """
-        return open_reader(f"{self.kind}:{self.rest}", access=access, on_fault=on_fault, sleep=sleep)
+    @property
+    def source(self) -> str:
+        """The address as readers of traces take it."""
+        return f"{self.kind}:{self.rest}"
 
 
 def parse_address(address: str) -> AnswerAddress:
@@ -166,7 +157,7 @@ def open_source(
     if place.kind == "report":
         return ReportSource(Path(place.rest), name=place.name)
     faults: list[InputError] = []
-    reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
+    reader = open_reader(place.source, access=access, on_fault=faults.append, sleep=sleep)
     return TraceSource(
         reader=reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults
     )
@@ -429,7 +420,7 @@ async def find_answers(
         async for summary in _of_report(Path(place.rest), service, run, tell):
             yield summary
     else:
-        reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
+        reader = open_reader(place.source, access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
             traces = _traces(reader, place, service, run, tell)
             async for summary in _of_traces(traces, service, run, on_session, rules):

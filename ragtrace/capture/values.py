@@ -802,7 +802,6 @@ def _streamed_first(result: tuple[Any, ...]) -> StreamedBody | None:
 MAX_LINE = 1_048_576
 """In characters: a longer line is not kept."""
 _EVENTS = "text/event-stream"
-_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines", "application/json-seq")
 _FIRST_OF_EVENTS = ("data:", "event:", "id:", "retry:", ":")
 _NAMES_OF_TEXT = frozenset({"", "message", "token", "delta", "answer", "chunk", "text", "content", "data"})
 """Other event names carry sources, errors and the like, unless their data contain an answer."""
@@ -815,13 +814,11 @@ class PieceReader:
     (WHATWG HTML, 9.2: server-sent events).
     """
 
-    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line", "_lines")
+    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line")
 
     def __init__(self, media_type: str = "") -> None:
-        kind = media_type.partition(";")[0].strip().lower()
-        self._lines = kind in _LINES
-        self._framed: bool | None = True if self._lines else None
-        self._events = kind == _EVENTS
+        self._framed: bool | None = None
+        self._events = media_type.partition(";")[0].strip().lower() == _EVENTS
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._line = ""
         self._event = ""
@@ -849,8 +846,6 @@ class PieceReader:
         return "".join(map(self._of_line, complete))
 
     def _of_line(self, line: str) -> str:
-        if self._lines:
-            return _of_data(line, named=False)
         field, _, value = line.partition(":")
         if field == "data":
             self._data.append(value.removeprefix(" "))

@@ -93,7 +93,6 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
     "tabs": ("r.tsv", FRAME.to_csv(index=False, sep="\t")),
     "tabs in a file of commas": ("r.csv", FRAME.to_csv(index=False, sep="\t")),
     "semicolons": ("r.csv", FRAME.to_csv(index=False, sep=";")),
-    "semicolons that Excel names": ("r.csv", "sep=;\r\n" + FRAME.to_csv(index=False, sep=";")),
     "UTF-16 of a spreadsheet": ("r.csv", FRAME.to_csv(index=False, sep="\t").encode("utf-16")),
     "gzip of CSV": ("r.csv.gz", gzip.compress(FRAME.to_csv(index=False).encode())),
     "gzip of lines": ("r.jsonl.gz", gzip.compress(FRAME.to_json(orient="records", lines=True).encode())),
