@@ -118,10 +118,13 @@ class _Stream(NamedTuple):
     """A generator that may leave a span current when it waits for its reader."""
 
     place: tuple[int, int]
+    """A thread and a task: what runs in others was started by it."""
     frame: int
+    """The generator's frame, by id: keeping the frame would keep what it holds."""
 
     @property
     def waits(self) -> bool:
+        """Whether its reader has it."""
         return self.place == _place() and self.frame not in _generators()
 
 
@@ -132,10 +135,13 @@ _around_task: ContextVar[_Stream | None] = ContextVar("ragtrace.stream", default
 
 
 def _stream() -> _Stream | None:
-    frame, stream = next(_generators(), None), _around_task.get()
-    if frame is not None:
-        return _Stream(_place(), frame)
-    return stream if stream and stream.place != _place() else None
+    around = _around_task.get()
+    return _generator() or (around if around and around.place != _place() else None)
+
+
+def _generator() -> _Stream | None:
+    frame = next(_generators(), None)
+    return None if frame is None else _Stream(_place(), frame)
 
 
 def _current_span() -> Span:
@@ -288,19 +294,14 @@ class Run(NamedTuple):
     kind: str
     around: Run | None
     tracer: Any
-    place: tuple[int, int]
-    """Where it began: a thread and a task."""
-    stream: int | None
-    """The frame of the generator that it began in, by id: keeping the frame would keep what it holds."""
+    stream: _Stream | None
+    """The generator that it began in."""
 
     @property
     def is_active(self) -> bool:
         """Whether it is open, and no stream that waits for its reader."""
         # not `is_recording`: calls of an unsampled run must be unsampled too
-        if self.tracer.get_span(self.id) is None:
-            return False
-        # what runs in another thread or task was started by the run
-        return self.stream is None or self.place != _place() or self.stream in _generators()
+        return self.tracer.get_span(self.id) is not None and not (self.stream and self.stream.waits)
 
 
 under_way: ContextVar[Run | None] = ContextVar("ragtrace.langchain", default=None)
@@ -332,8 +333,7 @@ _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 def _begin(tracer: Any, run: Any) -> None:
     span = tracer.get_span(run.id)
     if span is not None:
-        stream = next(_generators(), None)
-        under_way.set(Run(span, run.id, run.run_type, current_run(), tracer, _place(), stream))
+        under_way.set(Run(span, run.id, run.run_type, current_run(), tracer, _generator()))
 
 
 @guarded

@@ -27,6 +27,22 @@ def test_question_is_the_parameter_of_that_name_and_answer_the_return_value(reco
     assert (Desk.ask.__name__, Desk.ask.__doc__) == ("ask", "Answer.")
 
 
+def test_retrieval_takes_chunks_from_what_is_returned_or_yielded(recording: Any) -> None:
+    @ragtrace.retrieval(data_source="kb", chunks=lambda result: result["documents"])
+    def search(query: str) -> dict[str, list[str]]:
+        return {"documents": ["a", "b"]}
+
+    @ragtrace.retrieval
+    def found(query: str) -> Iterator[str]:
+        yield from ("a", "b")
+
+    for search_all in (search, lambda query: list(found(query))):
+        recorded = recording()
+        search_all("Who?")
+        assert [chunk["content"] for chunk in recorded.chunks] == ["a", "b"]
+        assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == "Who?"
+
+
 @ragtrace.rag
 def stream(question: str) -> Iterator[str]:
     yield "A"
