@@ -115,7 +115,6 @@ async def evaluate(
             prompts=prompts,
             cards=tuple(cards),
         )
-        check_criteria(chosen, evaluator.judge)
         return await evaluator.evaluate(record, clock=clock, run_id=run_id)
 
 
@@ -128,24 +127,6 @@ def by_card(judge: Judge, cards: Sequence[JudgeCard]) -> Judge:
     """Return the judge as far as its card says that it can be believed."""
     card = card_of(judge.identity, cards)
     return judge if card is None or card.contradicts_reliably else folding_contradicted(judge)
-
-
-_COMPARING: Final = ("lexical", "nli")
-"""Providers of judges that look claims up, and answer no question about an answer."""
-
-
-def check_criteria(metrics: Sequence[Metric], judge: Judge) -> None:
-    """Check that the judge can answer the criteria among the metrics.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    provider = judge.identity.provider
-    if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in metrics):
-        raise ConfigError(
-            f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
-            " --judge openai:MODEL or `judge.use`, or leave the criterion out"
-        )
 
 
 async def _opened(model: ModelT | str, open_model: Callable[[str], ModelT], opened: AsyncExitStack) -> ModelT:
@@ -257,11 +238,18 @@ def _is_truncated(record: RagRecord) -> bool:
     return noted or any(chunk.truncated for chunk in record.chunks)
 
 
+_COMPARING: Final = ("lexical", "nli")
+"""Providers of judges that look claims up, and answer no question about an answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
     """Evaluates records. What it is made of decides its version, and so the ids of its carriers.
 
     Stateless: one evaluator serves concurrent records.
+
+    Raises:
+        ConfigError: the judge cannot answer a criterion.
     """
 
     metrics: Sequence[Metric]
@@ -275,6 +263,14 @@ class Evaluator:
     """What was measured of judges, beside the package's own cards."""
     asked_with: Sequence[Metric] | None = None
     """The metrics whose requests are shared, if they are not these: to repeat what others asked."""
+
+    def __post_init__(self) -> None:
+        provider = self.judge.identity.provider
+        if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in self.metrics):
+            raise ConfigError(
+                f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
+                " --judge openai:MODEL or `judge.use`, or leave the criterion out"
+            )
 
     @property
     def set(self) -> str:
@@ -525,7 +521,6 @@ class EvaluatorSpec:
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
         judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
-        check_criteria(metrics, judge)
         second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
         if self.require_card:
             for each in filter(None, (judge, second)):

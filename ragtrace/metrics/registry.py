@@ -133,8 +133,11 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     except RagtraceError:
         raise
     except Exception as exc:
-        takes = ", ".join(f"`{name}`" for name in dict.fromkeys(_options_of(make))) or "none"
-        raise ConfigError(f"metric {named!r} cannot be made: {exc} (its options: {takes})") from exc
+        taken = dict.fromkeys(_options_of(make))
+        strange = [name for name in options if taken and name not in taken]
+        why = f"it has no option `{strange[0]}`" if strange else str(exc)
+        takes = ", ".join(f"`{name}`" for name in taken) or "none"
+        raise ConfigError(f"metric {named!r} cannot be made: {why} (its options: {takes})") from exc
     valid = valid_metric(metric, named=named)
     threshold: object = getattr(metric, "threshold", None)
     if valid.pass_when is None and not (isinstance(threshold, float | int) and math.isfinite(threshold)):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ragtrace.traces.otlp import decode_json, encode_json
-from tests.integration.cli.program import json_lines, run, write
+from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.test_evaluate import write
 from tests.reading.kinds import Node, chat, dumped, langfuse, node, oi, parts, spans_of
 from tests.reading.unseen import doc, retrieval
 

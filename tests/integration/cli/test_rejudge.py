@@ -195,4 +195,4 @@ def test_kept_verdicts_are_scored_with_another_option_of_the_metrics(
     assert told["changes"][0]["claims"] == [claim]
     refused = run(*kept, "--set", "evaluate.metrics.*.options.evidence=false")
     assert refused.exit_code != 0
-    assert "its options: `threshold`, `pass_when`" in refused.output
+    assert "it has no option `evidence` (its options: `require_evidence`" in refused.output

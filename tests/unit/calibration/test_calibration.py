@@ -211,8 +211,8 @@ def test_a_bad_row_is_named_by_file_line_and_field_without_its_text(path: Path) 
     without_label = {"contexts": [], "claims": [{"text": "secret"}]}
     for bad, said in (
         ("{", "is not JSON"),
-        ({"claims": []}, "field `contexts`: is missing"),
-        (without_label, "field `claims.0.label`: is missing"),
+        ({"claims": []}, "field `contexts`: it is missing"),
+        (without_label, "field `claims.0.label`: it is missing"),
         (a_row("secret"), "field `claims.0.label`"),
     ):
         with pytest.raises(InputError) as caught:

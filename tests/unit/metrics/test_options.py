@@ -61,7 +61,7 @@ def test_what_an_option_cannot_be_is_told() -> None:
             {"pass_when": "contradicted == 0"},
             "no 'contradicted' to compare: choose from score",
         ),
-        ("faithfulness", {"evidence": False}, "unexpected keyword argument 'evidence'.*`require_evidence`"),
+        ("faithfulness", {"evidence": False}, "has no option `evidence`.*`require_evidence`"),
         ("context_relevance", {"unit": "word"}, "`unit` is chunk or sentence, not 'word'"),
         ("context_precision", {"against": "question"}, "`against` is reference or answer"),
         ("retrieval_recall", {"k": 0}, "`k` is a whole number from 1 on, not 0"),
