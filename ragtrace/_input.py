@@ -4,7 +4,6 @@ compressed, and UTF-16, told by content and not by name.
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import os
@@ -77,6 +76,7 @@ def unpacked(file: BinaryIO, name: str) -> io.BufferedReader:
 
     Raises:
         ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
+        InputError: it is no whole UTF-16, or more than 512 MiB of it.
         OSError: it cannot be read.
     """
     raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
@@ -85,7 +85,12 @@ def unpacked(file: BinaryIO, name: str) -> io.BufferedReader:
         plain = _buffered(gzip.GzipFile(fileobj=raw))
     elif head.startswith(ZSTD):
         plain = _buffered(zstd().ZstdFile(raw))
-    return _buffered(_AsUtf8(plain, name)) if plain.peek(2).startswith(_UTF_16) else plain
+    if not plain.peek(2).startswith(_UTF_16):
+        return plain
+    try:
+        return _buffered(io.BytesIO(read_bounded(plain, name).decode("utf-16").encode()))
+    except UnicodeError:
+        raise InputError(f"{name}: is not UTF-16 to its end: save it as UTF-8") from None
 
 
 def zstd() -> Any:
@@ -110,31 +115,6 @@ def unpacking_errors() -> tuple[type[Exception], ...]:
 
 def _buffered(raw: Any) -> io.BufferedReader:
     return io.BufferedReader(raw, 1 << 17)
-
-
-class _AsUtf8(io.RawIOBase):
-    """Reads UTF-16 as UTF-8."""
-
-    def __init__(self, file: io.BufferedReader, name: str) -> None:
-        self._file, self._name = file, name
-        self._decoder = codecs.getincrementaldecoder("utf-16")()
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        is_end = False
-        while not self._rest and not is_end:
-            chunk = self._file.read(len(buffer))
-            is_end = not chunk
-            try:
-                self._rest = self._decoder.decode(chunk, final=is_end).encode()
-            except UnicodeError:
-                raise InputError(f"{self._name}: is not UTF-16 to its end: save it as UTF-8") from None
-        taken, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
 
 
 def bounded_lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:

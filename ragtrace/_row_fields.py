@@ -37,8 +37,6 @@ class FieldNames:
     """The names of each field of the form, our own first."""
     also: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Names that are read if the row has none of the others: they may mean something else beside those."""
-    likely: Mapping[str, str] = field(default_factory=dict)
-    """Common wrong names and the field they mean: used in hints, never read."""
     of_others: frozenset[str] = frozenset()
     """What `ragtrace export-records` writes for other commands: passed over without a warning."""
 
@@ -58,8 +56,6 @@ class FieldNames:
 
     def nearest(self, name: str) -> str | None:
         """Return the accepted name that is most likely meant."""
-        if name.lower() in self.likely:
-            return self.likely[name.lower()]
         near = get_close_matches(name.lower(), sorted(self.known), n=1, cutoff=_NEAR)
         return near[0] if near else None
 
@@ -149,7 +145,6 @@ RECORD_FIELDS: Final = FieldNames(
             *("expected_ids", "expected_chunk_ids", "expected_doc_ids", "gold_ids", "ground_truth_ids"),
         ],
     },
-    likely={"sources": "contexts"},
     of_others=frozenset({"claims", "answer_label", "sample_probability"}),
 )
 """The accepted names of a record's fields."""

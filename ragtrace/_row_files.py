@@ -41,8 +41,6 @@ IsField = Callable[[object], bool]
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SEPARATORS: Final = ",;\t|"
-_SEPARATOR_LINE: Final = "sep="
-"""Excel's first line, before the header, such as ``sep=;``."""
 _ROWS_AT_ONCE: Final = 256
 
 
@@ -66,12 +64,7 @@ def csv_rows(lines: Iterable[bytes], name: str, is_field: IsField) -> Iterator[t
     csv.field_size_limit(LONGEST_LINE)  # 128 KiB without it, for the whole process
     decoded = _decoded(lines, name)
     head = next(decoded, "")
-    named = head.strip().removeprefix(_SEPARATOR_LINE)
-    if len(named) == 1 and head.startswith(_SEPARATOR_LINE):
-        separator, skipped = named, 1
-    else:
-        separator, skipped, decoded = _separator(head, is_field), 0, chain([head], decoded)
-    rows = csv.reader(decoded, strict=True, delimiter=separator)
+    rows = csv.reader(chain([head], decoded), strict=True, delimiter=_separator(head, is_field))
     try:
         header = next(rows, [])
         if twice := next((column for column in header if header.count(column) > 1), None):
@@ -79,7 +72,7 @@ def csv_rows(lines: Iterable[bytes], name: str, is_field: IsField) -> Iterator[t
         for number, cells in enumerate(filter(None, rows), start=1):
             yield f"row {number}", _fitted(header, [cell or None for cell in cells])
     except csv.Error as exc:
-        raise InputError(f"{name}, line {rows.line_num + skipped}: is not CSV: {exc}") from None
+        raise InputError(f"{name}, line {rows.line_num}: is not CSV: {exc}") from None
 
 
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -409,13 +402,7 @@ def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:
 
 
 def _note(name: str, names: FieldNames) -> str:
-    if name == _IDEAL:
-        return " (DeepEval's ideal context: `retrieval_context` is used)"
     if names.is_known(name):
         return " (the row has this part under another name)"
     near = names.nearest(str(name))
     return f" (did you mean `{near}`?)" if near else ""
-
-
-_IDEAL: Final = "context"
-"""Ignored only next to ``retrieval_context``."""

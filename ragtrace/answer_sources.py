@@ -68,19 +68,10 @@ class AnswerAddress:
         """Kind and address, without secrets."""
         return f"{'file' if self.kind == 'report' else self.kind}:{without_secrets(self.rest)}"
 
-    def reader(
-        self,
-        *,
-        access: ConnectionSettings | None = None,
-        on_fault: Callable[[InputError], None] | None = None,
-        sleep: Sleep = asyncio.sleep,
-    ) -> TraceReader:
-        """Open the reader of its traces.
-
-        Raises:
-            ConfigError: the address has another form.
-        """
-        return open_reader(f"{self.kind}:{self.rest}", access=access, on_fault=on_fault, sleep=sleep)
+    @property
+    def source(self) -> str:
+        """The address as readers of traces take it."""
+        return f"{self.kind}:{self.rest}"
 
 
 def parse_address(address: str) -> AnswerAddress:
@@ -166,25 +157,10 @@ def open_source(
     if place.kind == "report":
         return ReportSource(Path(place.rest), name=place.name)
     faults: list[InputError] = []
-    reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
+    reader = open_reader(place.source, access=access, on_fault=faults.append, sleep=sleep)
     return TraceSource(
         reader=reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults
     )
-
-
-def store_source(
-    reader: TraceReader,
-    kept: KeptAnswers | None,
-    *,
-    name: str,
-    rules: ExtractRules = _DEFAULT_RULES,
-    advice: str = "",
-) -> AnswerSource:
-    """Make the source of a collector's store, whose trace ids have the tenant: ``<trace id>@<tenant>``.
-
-    ``advice`` is told of an answer that it does not have any more.
-    """
-    return TraceSource(reader=reader, name=name, rules=rules, kept=kept, is_store=True, advice=advice)
 
 
 def first_of(*sources: AnswerSource) -> AnswerSource:
@@ -201,12 +177,13 @@ class TraceSource:
     rules: ExtractRules = _DEFAULT_RULES
     kept: KeptAnswers | None = None
     is_store: bool = False
-    """It is a collector's: its ids have the tenant, so that it gives the tenant's spans alone."""
+    """It is a collector's: its trace ids have the tenant, ``<trace id>@<tenant>``, whose spans it gives."""
     index: AnswerIndex | None = None
     longest_s: float = _LONGEST_S
     faults: list[InputError] = field(default_factory=list)
     """Where the reader puts the pieces of files that it cannot read."""
     advice: str = ""
+    """Told of an answer that it does not have any more."""
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with its content.
@@ -334,27 +311,22 @@ class _FirstOf:
             AnswerGone: every place was read, and none has it.
             ReadError: no place has it, and at least one could not be read.
         """
-        gone: list[str] = []
-        down: list[ReadError] = []
-        partial: OpenedAnswer | None = None
+        found: list[OpenedAnswer] = []
+        missed: list[ReadError] = []
         for source in self._sources:
             try:
-                opened = await source.open(key)
-            except AnswerGone as exc:
-                gone.append(str(exc))
-            except ReadError as exc:
-                down.append(exc)
+                found.append(await source.open(key))
+            except ReadError as exc:  # `AnswerGone` is one
+                missed.append(exc)
             else:
-                if _has_content(opened) and _has_spans(opened):
-                    return opened
-                if partial is None or not _has_content(partial):
-                    partial = opened
-        if partial is not None:
-            return partial
-        if down:
-            is_damage = all(isinstance(each, AnswerDamaged) for each in down)
-            raise (AnswerDamaged if is_damage else ReadUnavailable)("; ".join((*map(str, down), *gone)))
-        raise AnswerGone("; ".join(gone))
+                if _has_content(found[-1]) and _has_spans(found[-1]):
+                    return found[-1]
+        if found:
+            return next(filter(_has_content, found), found[0])
+        down = [exc for exc in missed if not isinstance(exc, AnswerGone)]
+        is_damage = all(isinstance(exc, AnswerDamaged) for exc in down)
+        kind = AnswerGone if not down else AnswerDamaged if is_damage else ReadUnavailable
+        raise kind("; ".join(map(str, (*down, *(exc for exc in missed if exc not in down)))))
 
     async def aclose(self) -> None:
         """Release the sockets and files of all, even if one cannot be closed."""
@@ -448,7 +420,7 @@ async def find_answers(
         async for summary in _of_report(Path(place.rest), service, run, tell):
             yield summary
     else:
-        reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
+        reader = open_reader(place.source, access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
             traces = _traces(reader, place, service, run, tell)
             async for summary in _of_traces(traces, service, run, on_session, rules):

@@ -286,7 +286,6 @@ def _link(verdict: Verdict, earlier: Sequence[Turn]) -> TurnLink:
 
 
 _NOT_WORDS: Final = re.compile(r"[\W_]+")
-_Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,13 +343,13 @@ class SessionFindings:
         return Label.PASS if is_known and self.turns else Label.SKIPPED
 
 
-def findings_of(turns: Sequence[Turn], checks: Mapping[_Key, TurnCheck | None]) -> SessionFindings:
+def findings_of(turns: Sequence[Turn], checks: Mapping[tuple[str, str], TurnCheck | None]) -> SessionFindings:
     """Put a session together. Checks are by trace and span of the later turn; ``None`` is a failed one.
 
     The order of the turns does not matter, only their times.
     """
     ordered = in_order(turns)
-    by_key = {(turn.trace_id, turn.span_id): turn for turn in ordered}
+    by_key = {turn.key: turn for turn in ordered}
     place = {key: number for number, key in enumerate(by_key)}
     conflicts: list[TurnFault] = []
     corrections: list[TurnFault] = []
@@ -450,7 +449,7 @@ def session_span(
     start_ns, end_ns = last.start_ns, last.end_ns
     if options.is_dated_now(end_ns, now_ns=now_ns):
         start_ns, end_ns = now_ns - _LENGTH_NS, now_ns
-    span_id = session_span_id(findings, name)
+    span_id = span_id_of(name, findings.turns, unchecked=findings.unchecked)
     return Span(
         trace_id=last.trace_id,
         span_id=span_id,
@@ -467,11 +466,6 @@ def session_span(
         resource=last.resource,
         scope=Scope(name=semconv.SCOPE_EVALUATION, version=__version__),
     )
-
-
-def session_span_id(findings: SessionFindings, name: SessionName) -> str:
-    """Return the id of the span: of the session, and of the evaluations of its turns."""
-    return span_id_of(name, findings.turns, unchecked=findings.unchecked)
 
 
 def span_id_of(name: SessionName, turns: Iterable[Turn], *, unchecked: int) -> str:

@@ -121,20 +121,16 @@ class PendingFile:
         descriptor = _made(self.partial, os.O_RDWR, mode=_mode_of(path, is_private=is_private))
         self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115  open while it is written
 
-    def commit(self, *, replaces: bool = True) -> None:
-        """Move it to its final path; with ``replaces`` false, only if the path is free.
+    def commit(self) -> None:
+        """Move it to its final path.
 
         Raises:
-            FileExistsError: the path is taken.
             OSError: it cannot be written.
         """
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())
-        if replaces:
-            self.partial.replace(self.path)
-        else:
-            _put(self.partial, self.path)
+        self.partial.replace(self.path)
         sync_folder(self.path.parent)
 
     def abandon(self) -> None:
@@ -187,19 +183,6 @@ def _mode_of(path: Path, *, is_private: bool) -> int | None:
         if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():  # do not trust another user's mode
             return stat.S_IMODE(there.st_mode)
     return _OWNER_ONLY if is_private else None
-
-
-def _put(partial: Path, path: Path) -> None:
-    try:
-        os.link(partial, path)  # fails if the path is taken, and follows no link
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, "there is a file already") from None
-        partial.rename(path)
-    else:
-        partial.unlink()
 
 
 STORE_NAME: Final = "ragtrace.db"

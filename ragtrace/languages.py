@@ -25,7 +25,6 @@ _FEWEST_SHARE: Final = 0.1
 _KANA: Final = re.compile(r"[\u3041-\u30ff\uff66-\uff9f]")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[\U00020000-\U0003ffff]")
 _ARABIC: Final = re.compile(r"[\u0620-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc]")
-_OTHER_SCRIPTS: Final = re.compile("|".join(script.pattern for script in (_KANA, _HAN, _ARABIC)))
 _NOT_ARABIC: Final = re.compile(r"[پچژگکیےہھٹڈڑں]")
 """Letters of Persian and Urdu, which are written in the same script."""
 _LATIN: Final = re.compile(r"[A-Za-z\u00c0-\u024f]")
@@ -96,7 +95,7 @@ def language_of(text: str) -> Language | None:
 def _language_of_sample(sample: str) -> Language | None:
     if sample.isascii():
         return _by_words(_WORD.findall(sample.lower()))
-    kana, han, arabic = _other_scripts(sample)
+    kana, han, arabic = (len(script.findall(sample)) for script in (_KANA, _HAN, _ARABIC))
     most = max(kana, han, arabic)
     if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
         lower = sample.lower()
@@ -105,14 +104,6 @@ def _language_of_sample(sample: str) -> Language | None:
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
-
-
-def _other_scripts(sample: str) -> tuple[int, int, int]:
-    """Count the characters that are kana, Han and Arabic."""
-    if not _OTHER_SCRIPTS.search(sample):
-        return 0, 0, 0
-    kana, han, arabic = (len(script.findall(sample)) for script in (_KANA, _HAN, _ARABIC))
-    return kana, han, arabic
 
 
 def languages_of(texts: Iterable[str]) -> tuple[Language | None, ...]:

@@ -578,9 +578,6 @@ class StepRun:
     usage: Usage = Usage()
 
 
-_AFTER: Final = " after "
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeIdentity:
     """The judge's identity, written on every score."""
@@ -610,14 +607,7 @@ class JudgeIdentity:
     @property
     def name(self) -> str:
         """How it is written: ``openai:gpt-4o-mini``, and `` after …`` with what decides before it."""
-        return f"{self.provider}:{self.model}" + (f"{_AFTER}{self.screen}" if self.screen else "")
-
-    @classmethod
-    def of_name(cls, name: str) -> JudgeIdentity:
-        """Return the identity with this `name`, as far as a name tells it."""
-        judge, _, screen = name.partition(_AFTER)
-        provider, _, model = judge.partition(":")
-        return cls(provider=provider, model=model, screen=screen)
+        return f"{self.provider}:{self.model}" + (f" after {self.screen}" if self.screen else "")
 
 
 class Label(StrEnum):

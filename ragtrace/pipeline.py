@@ -16,6 +16,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import uuid4
@@ -604,22 +605,20 @@ def attach(
     if not (deserves_carrier(evaluation) or record.is_marked or replaces):
         return None
 
-    def make(supersedes: str | None) -> Span:
-        return carrier(
-            evaluation,
-            record,
-            sample=sample,
-            mode=mode,
-            options=options,
-            now_ns=now_ns,
-            supersedes=supersedes,
-            is_revision=is_revision,
-            cost_usd=cost_usd,
-        )
-
-    span = make(replaces)
+    make = partial(
+        carrier,
+        evaluation,
+        record,
+        sample=sample,
+        mode=mode,
+        options=options,
+        now_ns=now_ns,
+        is_revision=is_revision,
+        cost_usd=cost_usd,
+    )
+    span = make(supersedes=replaces)
     superseded = None if replaces else superseded_by(span, earlier)
-    return make(superseded) if superseded else span
+    return make(supersedes=superseded) if superseded else span
 
 
 def superseded_by(span: Span, earlier: Iterable[Span]) -> str | None:

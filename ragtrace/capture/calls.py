@@ -23,7 +23,6 @@ from typing import (
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    INVALID_SPAN_ID,
     Link,
     NonRecordingSpan,
     Span,
@@ -720,8 +719,8 @@ COMMENT: Final = "comment"
 
 def feedback(
     trace_id: str,
+    span_id: str,
     *,
-    span_id: str | None = None,
     thumbs: Thumbs | bool | None = None,
     score: float | None = None,
     comment: str | None = None,
@@ -733,14 +732,13 @@ def feedback(
 
     Pass the ids to the front end, and call this when the feedback arrives::
 
-        ragtrace.feedback(trace_id, span_id=span_id, thumbs="down", comment="That is last year's price.")
+        ragtrace.feedback(trace_id, span_id, thumbs="down", comment="That is last year's price.")
 
     It does nothing while capture is off, and never raises. Unusable values are counted and logged once.
 
     Args:
         trace_id: 32 hex digits, as of a call's ``trace_id``.
-        span_id: The answer's span (16 hex digits), which the feedback links to; without it, the feedback is
-            about the trace.
+        span_id: The answer's span, 16 hex digits: the feedback is its linked child.
         thumbs: ``"up"`` or ``"down"``, or ``True`` or ``False``.
         score: From 0 (bad) to 1 (good).
         comment: At most 1,800 bytes, recorded under the content policy.
@@ -751,28 +749,28 @@ def feedback(
     recorder = active()
     if recorder is None:
         return False
-    said = _Said(thumbs, score, comment, reference, name, user_id)
-    return _record(recorder, trace_id, span_id, said) is True
-
-
-class _Said(NamedTuple):
-    """The caller's arguments."""
-
-    thumbs: object
-    score: object
-    comment: object
-    reference: object
-    name: object
-    user_id: object
+    said = {"thumbs": thumbs, "score": score, "comment": comment, "reference": reference}
+    return _record(recorder, trace_id, span_id, said, name, user_id) is True
 
 
 @guarded
-def _record(recorder: Recorder, trace_id: object, span_id: object, said: _Said) -> bool:
+def _record(
+    recorder: Recorder,
+    trace_id: object,
+    span_id: object,
+    said: Mapping[str, object],
+    called: object,
+    user_id: object,
+) -> bool:
     try:
         trace = _id(trace_id, "trace_id", digits=32)
-        about = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
+        answer = _id(span_id, "span_id", digits=16)
         content_filter = ContentFilter(recorder.policy, trace)
-        span = _start(recorder.tracer, trace, about, _attributes(trace, about, said, content_filter))
+        told = _attributes(said, called, content_filter)
+        told[semconv.USER_ID] = identity(user_id, "user id")
+        told[semconv.TARGET_TRACE_ID] = format_trace_id(trace)
+        known = {key: value for key, value in told.items() if value is not None}
+        span = _start(recorder.tracer, trace, answer, recorder.policy.written(known))
     except InputError as exc:
         counts["feedback_refused"] += 1
         if first_time("feedback", str(exc)):
@@ -791,28 +789,26 @@ def _id(text: object, argument: str, *, digits: int) -> int:
 
 
 def _attributes(
-    trace_id: int, span_id: int, said: _Said, content_filter: ContentFilter
-) -> dict[str, AttributeValue]:
-    limit = min(content_filter.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
-    label, score = _label(said.thumbs), _score(said.score)
-    comment = content_filter.text(said.comment, Part.QUESTION, limit, COMMENT)
-    reference = content_filter.text(said.reference, Part.REFERENCE, content_filter.policy.max_reference_bytes)
-    if all(each is None for each in said[:4]):
+    said: Mapping[str, object], called: object, content_filter: ContentFilter
+) -> dict[str, AttributeValue | None]:
+    policy = content_filter.policy
+    if all(each is None for each in said.values()):
         raise InputError("the feedback is empty: give `thumbs`, `score`, `comment` or `reference`")
-    asked = content_filter.policy.identifier(name(said.name, "name") or FEEDBACK_NAME) or FEEDBACK_NAME
-    found: dict[str, AttributeValue | None] = {
+    label, score = _label(said["thumbs"]), _score(said["score"])
+    limit = min(policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
+    comment = content_filter.text(said["comment"], Part.QUESTION, limit, COMMENT)
+    reference = content_filter.text(said["reference"], Part.REFERENCE, policy.max_reference_bytes)
+    asked = policy.identifier(name(called, "name") or FEEDBACK_NAME) or FEEDBACK_NAME
+    return {
         semconv.OI_KIND: semconv.OI_EVALUATOR,
         semconv.FEEDBACK_NAME: asked,
         semconv.FEEDBACK_LABEL: label,
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: identity(said.user_id, "user id"),
-        semconv.TARGET_TRACE_ID: format_trace_id(trace_id),
-        **(_annotation(asked, label, score, comment) if span_id != INVALID_SPAN_ID else {}),
+        **_annotation(asked, label, score, comment),
         **content_filter.marks(),
     }
-    return content_filter.policy.written({key: value for key, value in found.items() if value is not None})
 
 
 def _label(thumbs: object) -> Thumbs | None:
@@ -853,10 +849,7 @@ def _annotation(
 def _start(tracer: Tracer, trace_id: int, span_id: int, attributes: dict[str, AttributeValue]) -> Span:
     label = attributes.get(semconv.FEEDBACK_LABEL)
     name = semconv.FEEDBACK_SPAN if label is None else f"{semconv.FEEDBACK_SPAN} {label}"
-    if span_id == INVALID_SPAN_ID:
-        return _in_trace(tracer, trace_id).start_span(name, Context(), attributes=attributes)
-    flags = _flags(tracer, trace_id, name)
-    about = SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
+    about = SpanContext(trace_id, span_id, is_remote=True, trace_flags=_flags(tracer, trace_id, name))
     return tracer.start_span(
         name,
         set_span_in_context(NonRecordingSpan(about), Context()),
@@ -871,27 +864,3 @@ def _flags(tracer: Tracer, trace_id: int, name: str) -> TraceFlags:
     if sampler is not None and not sampler.should_sample(Context(), trace_id, name).decision.is_sampled():
         return TraceFlags(TraceFlags.DEFAULT)
     return TraceFlags(TraceFlags.SAMPLED)
-
-
-def _in_trace(tracer: Tracer, trace_id: int) -> Tracer:
-    """Return a tracer whose root spans join this trace: the parent span is unknown."""
-    ids = getattr(tracer, "id_generator", None)
-    if ids is None:
-        raise InputError("a trace id alone needs the tracer of OpenTelemetry's SDK: give `span_id` too")
-    joining: Any = copy(tracer)
-    joining.id_generator = _IdsOfTrace(trace_id, ids)
-    return joining  # type: ignore[no-any-return]
-
-
-class _IdsOfTrace:
-    """An id generator with a fixed trace id and another generator's span ids."""
-
-    def __init__(self, trace_id: int, ids: object) -> None:
-        self._trace_id = trace_id
-        self._ids = ids
-
-    def generate_trace_id(self) -> int:
-        return self._trace_id
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ids, name)

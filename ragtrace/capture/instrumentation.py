@@ -458,14 +458,17 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
     for export_switch in export_switches:
         export_switch.pipeline, export_switch.watch = pipeline, watch
     from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries, chosen
-    from ragtrace.capture.tracers import NestingProvider
+    from ragtrace.capture.tracers import NestingTracer, PolicedTracer, WrappingProvider
 
     tracer = provider.get_tracer(
         semconv.SCOPE_CAPTURE, ragtrace.__version__, schema_url=semconv.GENAI_SCHEMA_URL
     )
     activate(Recorder(tracer=tracer, policy=settings.policy))
+    policed: trace.TracerProvider = provider
+    if not settings.policy.verbatim:
+        policed = WrappingProvider(provider, lambda tracer: PolicedTracer(tracer, settings.policy))
     libraries = InstrumentedLibraries(
-        NestingProvider(_policed(provider, settings.policy)), content=settings.policy.foreign_content
+        WrappingProvider(policed, NestingTracer), content=settings.policy.foreign_content
     )
     _installed = _Installed(
         settings=settings,
@@ -478,14 +481,6 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
     )
     atexit.register(uninstrument)
     libraries.turn_on(chosen(settings.only, settings.exclude))
-
-
-def _policed(provider: TracerProvider, policy: ContentPolicy) -> trace.TracerProvider:
-    if policy.verbatim:
-        return provider
-    from ragtrace.capture.tracers import PolicedProvider
-
-    return PolicedProvider(provider, policy)
 
 
 @guarded

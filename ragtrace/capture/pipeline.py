@@ -101,11 +101,6 @@ class RagCallWatch:
     """Counts ended spans until one is part of a RAG call. No lock: a race only skews the count."""
 
     def __init__(self) -> None:
-        self._begin()
-        begin = weakref.WeakMethod(self._begin)
-        os.register_at_fork(after_in_child=lambda: (again := begin()) and again())
-
-    def _begin(self) -> None:
         self._seen = 0
         self._found = False
 
@@ -356,33 +351,19 @@ def _close_at_exit(pipeline: Pipeline) -> None:
 
 
 def span_limits(env: Mapping[str, str]) -> SpanLimits:
-    """Lift every limit that the environment does not set: beyond 128 attributes the SDK drops the *oldest*.
+    """Lift the limit of attributes unless the environment sets it: beyond 128 the SDK drops the *oldest*.
 
     ``SpanLimits.UNSET`` is "no limit"; ``None`` would be "the default of 128".
     """
-
-    def limit(*variables: str) -> int | None:
-        return None if any(variable in env for variable in variables) else SpanLimits.UNSET
-
-    total = "OTEL_ATTRIBUTE_COUNT_LIMIT"
-    return SpanLimits(
-        max_attributes=limit(total),
-        max_span_attributes=limit(total, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
-        max_event_attributes=limit(total, "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"),
-        max_link_attributes=limit(total, "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT"),
-        max_events=limit("OTEL_SPAN_EVENT_COUNT_LIMIT"),
-        max_links=limit("OTEL_SPAN_LINK_COUNT_LIMIT"),
-    )
+    is_set = not {"OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"}.isdisjoint(env)
+    return SpanLimits(max_span_attributes=None if is_set else SpanLimits.UNSET)
 
 
 def _unreachable(settings: Settings) -> str:
     by = "gRPC" if settings.protocol == "grpc" else "HTTP"
-    line = f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
-    if settings.target_by != "default":
-        return line
     return (
-        f"{line} No endpoint is set, and this is the default: set yours with "
-        "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
+        f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
+        " `ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT names another address"
     )
 
 

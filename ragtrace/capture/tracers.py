@@ -83,19 +83,20 @@ class WrappedTracer(Tracer):
 _SPLITTERS = ("Splitter", "NodeParser")
 
 
-class NestingProvider(TracerProvider):
-    """Returns tracers whose spans start under the active LangChain run, if there is one."""
+class WrappingProvider(TracerProvider):
+    """Returns the tracers of a provider, wrapped."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, wrap: Callable[[Tracer], Tracer]) -> None:
         self._provider = provider
+        self._wrap = wrap
 
     def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
         """Return a tracer of the provider, wrapped."""
-        return _NestingTracer(self._provider.get_tracer(*args, **kwargs))
+        return self._wrap(self._provider.get_tracer(*args, **kwargs))
 
 
-class _NestingTracer(WrappedTracer):
-    """Starts a span under the run if the run is nearer than the current span."""
+class NestingTracer(WrappedTracer):
+    """Starts a span under the active LangChain run if that is nearer than the current span."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
         """Start a span as the tracer does, but none that would be taken for a RAG call and is none.
@@ -117,10 +118,13 @@ class _Stream(NamedTuple):
     """A generator that may leave a span current when it waits for its reader."""
 
     place: tuple[int, int]
+    """A thread and a task: what runs in others was started by it."""
     frame: int
+    """The generator's frame, by id: keeping the frame would keep what it holds."""
 
     @property
     def waits(self) -> bool:
+        """Whether its reader has it."""
         return self.place == _place() and self.frame not in _generators()
 
 
@@ -131,10 +135,13 @@ _around_task: ContextVar[_Stream | None] = ContextVar("ragtrace.stream", default
 
 
 def _stream() -> _Stream | None:
-    frame, stream = next(_generators(), None), _around_task.get()
-    if frame is not None:
-        return _Stream(_place(), frame)
-    return stream if stream and stream.place != _place() else None
+    around = _around_task.get()
+    return _generator() or (around if around and around.place != _place() else None)
+
+
+def _generator() -> _Stream | None:
+    frame = next(_generators(), None)
+    return None if frame is None else _Stream(_place(), frame)
 
 
 def _current_span() -> Span:
@@ -287,19 +294,14 @@ class Run(NamedTuple):
     kind: str
     around: Run | None
     tracer: Any
-    place: tuple[int, int]
-    """Where it began: a thread and a task."""
-    stream: int | None
-    """The frame of the generator that it began in, by id: keeping the frame would keep what it holds."""
+    stream: _Stream | None
+    """The generator that it began in."""
 
     @property
     def is_active(self) -> bool:
         """Whether it is open, and no stream that waits for its reader."""
         # not `is_recording`: calls of an unsampled run must be unsampled too
-        if self.tracer.get_span(self.id) is None:
-            return False
-        # what runs in another thread or task was started by the run
-        return self.stream is None or self.place != _place() or self.stream in _generators()
+        return self.tracer.get_span(self.id) is not None and not (self.stream and self.stream.waits)
 
 
 under_way: ContextVar[Run | None] = ContextVar("ragtrace.langchain", default=None)
@@ -331,8 +333,7 @@ _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 def _begin(tracer: Any, run: Any) -> None:
     span = tracer.get_span(run.id)
     if span is not None:
-        stream = next(_generators(), None)
-        under_way.set(Run(span, run.id, run.run_type, current_run(), tracer, _place(), stream))
+        under_way.set(Run(span, run.id, run.run_type, current_run(), tracer, _generator()))
 
 
 @guarded
@@ -367,19 +368,9 @@ _NAMES = frozenset(
 """Key suffixes of values that are not text: long digits in them are not phone numbers."""
 
 
-class PolicedProvider(TracerProvider):
-    """Returns tracers whose spans follow the policy; its modes are ``on`` and ``redacted``."""
+class PolicedTracer(WrappedTracer):
+    """Starts spans that follow the policy; its modes are ``on`` and ``redacted``."""
 
-    def __init__(self, provider: TracerProvider, policy: ContentPolicy) -> None:
-        self._provider = provider
-        self._policy = policy
-
-    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
-        """Return a tracer of the provider, wrapped."""
-        return _PolicedTracer(self._provider.get_tracer(*args, **kwargs), self._policy)
-
-
-class _PolicedTracer(WrappedTracer):
     def __init__(self, tracer: Tracer, policy: ContentPolicy) -> None:
         super().__init__(tracer)
         self._policy = policy

@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from itertools import chain, islice
 from json import JSONEncoder
@@ -275,20 +275,17 @@ def _answer_among(values: Sequence[object], way: Way) -> str | None:
     """Return the answer of several returned values, such as sources and a text."""
     values = values[:MAX_PARTS]
     texts = [value for value in values if isinstance(value, str) and value.strip()]
-    rest = [value for value in values if not isinstance(value, str | bool | Number)]
-    spoken = next((text for text in texts if is_spoken(text)), None)
-    if spoken is not None:
-        return decoded(spoken)
-    lists = (_answer_of_list(value, way) for value in rest if isinstance(value, list))
-    named = next(chain(way.each(_named_answer, rest), filter(None, lists)), None)
-    if named is not None:
-        return named
-    word = next((text for text in texts if not is_opaque(text)), None)
-    if word is not None:
-        return decoded(word)
-    found = next(way.each(_answer, (value for value in rest if not isinstance(value, list | tuple))), None)
-    plain = (value for value in values if isinstance(value, Number | str) and not isinstance(value, bool))
-    return found if found is not None else next(map(str, plain), None)
+    lists = [value for value in values if isinstance(value, list)]
+    others = [value for value in values if not isinstance(value, str | bool | Number | list | tuple)]
+    found = chain(
+        (decoded(text) for text in texts if is_spoken(text)),
+        way.each(_named_answer, others),
+        filter(None, (_answer_of_list(value, way) for value in lists)),
+        (decoded(text) for text in texts if not is_opaque(text)),
+        way.each(_answer, others),
+        (str(value) for value in values if isinstance(value, Number | str) and not isinstance(value, bool)),
+    )
+    return next(found, None)
 
 
 def _answer_of_list(values: Sequence[object], way: Way) -> str | None:
@@ -494,15 +491,8 @@ class Asked(NamedTuple):
 _BY_NAME, _IN_CHAT, _BY_WEAK_NAME, _IN_FIELD, _BY_LOOK, _IN_OBJECT, _IN_PAST = range(7)
 
 _ASKING = words("question query q utterance ask asked inquiry enquiry")
-_TEXT = (
-    *("message", "msg", "input", "inp", "prompt", "text", "txt", "content"),
-    *("search", "transcript", "sentence", "phrase", "body"),
-)
+_TEXT = words("message msg input inp prompt text txt content search transcript sentence phrase body")
 _FROM_THE_USER = words("user human customer new current latest last")
-_SECOND = words(
-    "previous prev old earlier rewritten rephrased condensed standalone expanded generated related sub"
-)
-"""What makes a question that is not the one asked, if there is another."""
 _NEVER_A_TEXT = words(
     "id uid uuid guid sid cid pid tid key token secret password session sess user tenant org organization"
     " organisation account customer client owner author sender role name title label tag type kind mode model"
@@ -517,10 +507,9 @@ _NEVER_A_TEXT = words(
 _NEVER = words(
     "config configuration configurable setting metadata meta header filter template"
     " system developer persona instruction context ctx document doc chunk passage example answer response"
-    " reply expected reference kwarg callback history"
+    " reply expected reference kwarg callback history memory past previous"
 )
 """Not even a structure under these names asks, except a list of messages."""
-_HISTORY = words("history memory past previous")
 
 _FIELDS = (
     *("question", "query", "user_query", "user_input", "user_message", "q", "utterance"),
@@ -555,85 +544,73 @@ def is_request(value: object) -> bool:
     return getattr(value, "query_params", None) is not None
 
 
-class _Name(NamedTuple):
+class _Kind(IntEnum):
     """What a name says about its value."""
 
-    asks: bool = False
-    text: int | None = None
-    """Place among the usual names of a text."""
-    order: int = 0
-    """Of questions, which comes first."""
-    never_text: bool = False
-    never: bool = False
+    ASKS = 0
+    TEXT = 1
+    UNKNOWN = 2
+    NEVER_TEXT = 3
+    NEVER = 4
 
 
 @lru_cache(maxsize=1_024)
-def _read_name(name: str) -> _Name:
+def _kind_of(name: str) -> _Kind:
     """Read a name by its parts. The last part that is known is the head: ``user_message``, ``message_id``."""
     parts = [_singular(part) for part in parts_of(name)]
     material = not _NEVER.isdisjoint(parts) and not _ASKING.intersection(parts[-1:])
-    order = len(_SECOND.intersection(parts))
     for part in reversed(parts):
         stem = part.removeprefix("user") or part
         if stem in _ASKING:
-            return _Name(asks=True, order=order)
-        if part in _NEVER or part in _HISTORY:
-            return _Name(never=True)
+            return _Kind.ASKS
+        if part in _NEVER:
+            return _Kind.NEVER
         if stem in _TEXT:
             if material or "assistant" in parts or "bot" in parts:
-                return _Name(never=True)
-            if stem != part or not _FROM_THE_USER.isdisjoint(parts):
-                return _Name(asks=True)
-            asks = not _ASKING.isdisjoint(parts)
-            return _Name(asks=asks, text=None if asks else _TEXT.index(stem))
+                return _Kind.NEVER
+            asks = stem != part or not (_FROM_THE_USER | _ASKING).isdisjoint(parts)
+            return _Kind.ASKS if asks else _Kind.TEXT
         if part in _NEVER_A_TEXT or (part.endswith("id") and part[:-2] in _NEVER_A_TEXT | {"message", "doc"}):
-            return _Name(never_text=True)
-    return _Name()
+            return _Kind.NEVER_TEXT
+    return _Kind.UNKNOWN
 
 
 def _singular(part: str) -> str:
-    known = part in _NEVER_A_TEXT or part in _NEVER or part in _HISTORY or part in _SECOND
-    if known or not part.endswith("s"):
+    if part in _NEVER_A_TEXT or part in _NEVER or not part.endswith("s"):
         return part
     return part[:-3] + "y" if part.endswith("ies") else part[:-1]
 
 
 def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
     """Return the surest question among these values; two that are equally sure by their look are none."""
-    found: list[tuple[int, int, Asked]] = []
+    found: list[tuple[int, bool, Asked]] = []
     looks: list[str] = []
     for name, value in named:
         if value is None or isinstance(value, Number):
             continue
-        read = _Name() if name is None else _read_name(name)
+        kind = _Kind.UNKNOWN if name is None else _kind_of(name)
         if isinstance(value, str | bytes | bytearray):
             text = decoded(value)
-            if read.never or read.never_text or not text.strip():
+            if kind >= _Kind.NEVER_TEXT or not text.strip():
                 continue
-            inner = None if read.asks else _in_json(text, way)
+            inner = None if kind is _Kind.ASKS else _in_json(text, way)
             if inner is not None:
-                found.append((max(inner.rank, _IN_CHAT), 0, inner))
-            elif read.asks:
-                found.append((_BY_NAME, read.order, Asked(text, text, _BY_NAME)))
-            elif read.text is not None:
-                order = read.text + (0 if is_spoken(text) else len(_TEXT))
-                found.append((_BY_WEAK_NAME, order, Asked(text, text, _BY_WEAK_NAME)))
-            else:
+                found.append((max(inner.rank, _IN_CHAT), False, inner))
+            elif kind is _Kind.UNKNOWN:
                 looks.append(text)
-        elif (inner := way.down(_asked, value)) is not None:
-            rank = inner.rank
-            if read.asks:
-                rank = _BY_NAME
-            elif read.never and rank not in {_IN_CHAT, _IN_PAST}:
-                continue
-            elif read.never_text and rank > _IN_CHAT:
-                rank = _IN_PAST
             else:
-                rank = max(rank, _IN_CHAT)
-            found.append((rank, read.order + (read.text or 0), inner._replace(rank=rank)))
+                rank = _BY_NAME if kind is _Kind.ASKS else _BY_WEAK_NAME
+                found.append((rank, not is_spoken(text), Asked(text, text, rank)))
+        elif (inner := way.down(_asked, value)) is not None:
+            if kind is _Kind.NEVER and inner.rank not in {_IN_CHAT, _IN_PAST}:
+                continue
+            rank = _BY_NAME if kind is _Kind.ASKS else max(inner.rank, _IN_CHAT)
+            if kind is _Kind.NEVER_TEXT and inner.rank > _IN_CHAT:
+                rank = _IN_PAST
+            found.append((rank, False, inner._replace(rank=rank)))
     if by_look and (seen := _by_look(looks)) is not None:
-        found.append((_BY_LOOK, 0, Asked(seen, seen, _BY_LOOK)))
-    return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
+        found.append((_BY_LOOK, False, Asked(seen, seen, _BY_LOOK)))
+    return min(found, key=lambda each: each[:2], default=(0, False, None))[2]
 
 
 def _by_look(texts: Sequence[str]) -> str | None:
@@ -805,7 +782,6 @@ def _streamed_first(result: tuple[Any, ...]) -> StreamedBody | None:
 MAX_LINE = 1_048_576
 """In characters: a longer line is not kept."""
 _EVENTS = "text/event-stream"
-_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines", "application/json-seq")
 _FIRST_OF_EVENTS = ("data:", "event:", "id:", "retry:", ":")
 _NAMES_OF_TEXT = frozenset({"", "message", "token", "delta", "answer", "chunk", "text", "content", "data"})
 """Other event names carry sources, errors and the like, unless their data contain an answer."""
@@ -818,13 +794,11 @@ class PieceReader:
     (WHATWG HTML, 9.2: server-sent events).
     """
 
-    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line", "_lines")
+    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line")
 
     def __init__(self, media_type: str = "") -> None:
-        kind = media_type.partition(";")[0].strip().lower()
-        self._lines = kind in _LINES
-        self._framed: bool | None = True if self._lines else None
-        self._events = kind == _EVENTS
+        self._framed: bool | None = None
+        self._events = media_type.partition(";")[0].strip().lower() == _EVENTS
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._line = ""
         self._event = ""
@@ -852,8 +826,6 @@ class PieceReader:
         return "".join(map(self._of_line, complete))
 
     def _of_line(self, line: str) -> str:
-        if self._lines:
-            return _of_data(line, named=False)
         field, _, value = line.partition(":")
         if field == "data":
             self._data.append(value.removeprefix(" "))

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
+from ragtrace.answer_sources import SearchProgress, TraceSource, find_answers, open_source
 from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
@@ -102,7 +102,7 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
 
 def of_store(folder: Path) -> AnswerSource:
     reader = StoreReader(SqliteFile(folder / "store.db"))
-    return store_source(reader, reader.kept, name="store")
+    return TraceSource(reader=reader, kept=reader.kept, name="store", is_store=True)
 
 
 async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(

@@ -73,11 +73,11 @@ CLIENTS = {"aiohttp", "grpc", "httpx", "httpx2", "openai"}
         ("endpoint='http://127.0.0.1:4318', protocol='http/protobuf'", set()),
         ("", set()),  # OTEL_TRACES_EXPORTER: no span leaves by OTLP, so the default, gRPC, is not needed
     ],
-    ids=["grpc", "http", "console"],
+    ids=["grpc", "http", "none"],
 )
 def test_grpc_is_loaded_when_its_exporter_is_built(settings: str, brought: set[str]) -> None:
     loaded = loaded_by(
-        "import os, sys; os.environ['OTEL_TRACES_EXPORTER'] = 'console'\n"
+        "import os, sys; os.environ['OTEL_TRACES_EXPORTER'] = 'none'\n"
         "import ragtrace; from ragtrace import instrument, rag, retrieval, generation\n"
         "import ragtrace.capture.pipeline, ragtrace.http\n"
         "assert 'grpc' not in sys.modules\n"

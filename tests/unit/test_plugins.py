@@ -44,15 +44,6 @@ class Forgetful(Faithfulness):
         await super().measure(record, steps)
 
 
-class Mutable(Faithfulness):
-    name = "mutable"
-
-    async def measure(self, record, steps):
-        result = await super().measure(record, steps)
-        object.__setattr__(result, "verdicts", list(result.verdicts))
-        return result
-
-
 class Undeclared:
     name, profile, version, threshold = "undeclared", "mine", "1", 0.5
     direction = Direction.HIGHER_IS_BETTER
@@ -155,16 +146,13 @@ def test_an_embedder_is_found_by_address() -> None:
         ("no_such_module:Strict", "cannot be loaded: ModuleNotFoundError.*no_such_module"),
         ("my_ragtrace_plugin:Strickt", "has no 'Strickt'"),
         ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
-        ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
         ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
         ("my_ragtrace_plugin:Nameless", r"gives no metric: a Nameless without `name`"),
         ("my_ragtrace_plugin:open_mine", r"cannot be made: open_mine\(\) missing .*'settings'"),
-        ("my_ragtrace_plugin:__name__", "is a str: name a class or a function"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "raises.py").write_text("\n{}['key']")
-    (tmp_path / "unclosed.py").write_text("(")
     (tmp_path / "needs.py").write_text("import not_there")
     with pytest.raises(ConfigError, match=told):
         metric_named(address)
@@ -173,7 +161,6 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("./no_such.py:open_mine", "FileNotFoundError"),
         ("opnai:gpt-4o", "there is no judge 'opnai'.*openai:MODEL"),
         ("./my_ragtrace_plugin.py:open_mine:large", "cannot be opened: AssertionError"),
         ("./my_ragtrace_plugin.py:open_nothing", "gives no judge: a object without `identity`"),
@@ -189,7 +176,6 @@ def test_what_is_wrong_with_a_judge_is_said(spec: str, told: str) -> None:
     [
         ("Unnatural", r"its score is nan, outside \[0, 1\]"),
         ("Forgetful", "it returned a NoneType"),
-        ("Mutable", "its verdicts are not frozen values"),
     ],
 )
 async def test_what_is_no_result_becomes_a_failure_that_names_its_metric(name: str, told: str) -> None:

@@ -88,24 +88,6 @@ def read_csv(tmp_path: Path, text: str | bytes) -> list[RagRecord]:
     return list(read_records(path))
 
 
-def test_a_csv_file_has_lists_as_json_or_one_text(tmp_path: Path) -> None:
-    long = "x" * 200_000  # longer than Python's own limit of a cell
-    text = (
-        "\ufeffuser_input,retrieved_contexts,response\r\n"
-        '[1],"[""a, b"", {""id"": ""7"", ""text"": ""c""}]","two\nlines"\r\n'
-        "\r\n"
-        f"q,[1] Refunds take 14 days.,{long}\r\n"
-        "q,[1],\r\n"
-        "q,,a\r\n"
-    )
-    first, second, third, fourth = read_csv(tmp_path, text)
-    assert (first.id, first.question, first.answer) == ("row-1", "[1]", "two\nlines")
-    assert [(chunk.text, chunk.rank) for chunk in first.chunks] == [("a, b", 0), ("c", 1)]
-    assert (second.id, second.chunks[0].text, second.answer) == ("row-2", "[1] Refunds take 14 days.", long)
-    assert (third.chunks[0].text, third.answer) == ("[1]", None)
-    assert [gap.part for gap in fourth.gaps] == [Part.CONTEXT]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

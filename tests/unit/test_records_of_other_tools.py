@@ -73,12 +73,8 @@ def seen(records: list[RagRecord]) -> list[tuple[str | None, list[str | None], s
 
 ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
     "a list in a cell": ("r.csv", FRAME.to_csv(index=False)),
-    "a tuple in a cell": ("r.csv", cell((FIRST, ODD))),
     "an array in a cell": ("r.csv", cell(np.array([FIRST, ODD]))),
     "an array of objects in a cell": ("r.csv", cell(np.array([FIRST, ODD], dtype=object))),
-    "an array with its name": ("r.csv", cell(repr(np.array([FIRST, ODD], dtype=object)))),
-    "strings of numpy": ("r.csv", cell([np.str_(FIRST), np.str_(ODD)])),
-    "objects in a cell": ("r.csv", cell([{"page_content": FIRST, "metadata": {}}, {"content": ODD}])),
     "objects as JSON": ("r.csv", cell(json.dumps([{"page_content": FIRST}, {"text": ODD, "score": 1}]))),
     "documents of LangChain": ("r.csv", cell([Document(FIRST, source="p.md"), Document(ODD)])),
     "documents with odd metadata": (
@@ -87,15 +83,9 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
     ),
     "documents as texts": ("r.csv", cell([str(Document(FIRST, source="p.md")), str(Document(ODD))])),
     "documents with scores": ("r.csv", cell([(Document(FIRST), 0.25), (Document(ODD), np.float32(0.5))])),
-    "nodes of LlamaIndex": ("r.csv", cell([Node(FIRST), Node(ODD)])),
     "nodes with scores": ("r.csv", cell(scored(FIRST, ODD))),
-    "an array of documents": ("r.csv", cell(f"[{Document(FIRST)!r}\n {Document(ODD)!r}]")),
-    "tabs": ("r.tsv", FRAME.to_csv(index=False, sep="\t")),
     "tabs in a file of commas": ("r.csv", FRAME.to_csv(index=False, sep="\t")),
-    "semicolons": ("r.csv", FRAME.to_csv(index=False, sep=";")),
-    "semicolons that Excel names": ("r.csv", "sep=;\r\n" + FRAME.to_csv(index=False, sep=";")),
     "UTF-16 of a spreadsheet": ("r.csv", FRAME.to_csv(index=False, sep="\t").encode("utf-16")),
-    "gzip of CSV": ("r.csv.gz", gzip.compress(FRAME.to_csv(index=False).encode())),
     "gzip of lines": ("r.jsonl.gz", gzip.compress(FRAME.to_json(orient="records", lines=True).encode())),
     "zstd of lines": ("r.jsonl.zst", zstd.compress(FRAME.to_json(orient="records", lines=True).encode())),
     "UTF-16 of lines": ("r.jsonl", FRAME.to_json(orient="records", lines=True).encode("utf-16")),
@@ -103,18 +93,9 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
         "r.jsonl",
         json.dumps({"query": Q, "context": repr([FIRST, ODD]), "output": WRONG}),
     ),
-    "an array over several lines": ("r.json", FRAME.to_json(orient="records", indent=2)),
     "one object over several lines": (
         "r.json",
         json.dumps({"question": Q, "contexts": [FIRST, ODD], "answer": WRONG}, indent=2),
-    ),
-    "names in camel case": (
-        "r.jsonl",
-        json.dumps({"userInput": Q, "retrievedContexts": [FIRST, ODD], "response": WRONG}),
-    ),
-    "headings of a spreadsheet": (
-        "r.csv",
-        f'Question;Retrieved Contexts;Response\n{Q};"{[FIRST, "x"]}";{WRONG}\n',
     ),
     "DeepEval's run": (
         "r.json",
@@ -152,8 +133,7 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
 
 @pytest.mark.parametrize("form", ONE_RECORD)
 def test_a_record_is_read_in_each_form(form: str, tmp_path: Path) -> None:
-    second = "x" if form == "headings of a spreadsheet" else ODD
-    assert seen(read(tmp_path, *ONE_RECORD[form])) == [(Q, [FIRST, second], WRONG)]
+    assert seen(read(tmp_path, *ONE_RECORD[form])) == [(Q, [FIRST, ODD], WRONG)]
 
 
 SEVERAL: dict[str, tuple[str, str]] = {

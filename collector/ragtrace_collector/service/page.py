@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answer_sources import first_of, open_source, parse_address, store_source
+from ragtrace.answer_sources import TraceSource, first_of, open_source, parse_address
+from ragtrace.answers.port import AnswerSource
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files import state_folder
@@ -115,7 +116,11 @@ async def place_over(
     check_traces(config)
     rules = config.extract.opened()
     advice = "" if config.index.content or config.ui.traces else _NOT_KEPT
-    sources = [store_source(store.reader, store.reader.kept, name=store.name, rules=rules, advice=advice)]
+    kept = store.reader.kept
+    of_store = TraceSource(
+        reader=store.reader, name=store.name, rules=rules, kept=kept, is_store=True, advice=advice
+    )
+    sources: list[AnswerSource] = [of_store]
     if config.ui.traces:
         sources.append(open_source(config.ui.traces, access=access, rules=rules, index=store.index))
     async with aclosing(first_of(*sources)) as source:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces

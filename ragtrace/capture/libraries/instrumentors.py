@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -47,8 +47,8 @@ class Library:
     module: str
     """The module whose import turns the instrumentor on."""
     kind: InstrumentorKind
-    instrumentor: str
-    """``module:name`` of the class or function that instruments it."""
+    instrumentor: str = ""
+    """``module:name`` of the class that instruments it; ragtrace itself does without."""
     package: str | None = None
     """The instrumentor's distribution, if it is neither the library's nor ragtrace's."""
     others: tuple[str, ...] = ()
@@ -149,7 +149,6 @@ LIBRARIES = (
         name="chromadb",
         module="chromadb",
         kind=InstrumentorKind.RAGTRACE,
-        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_chroma",
         others=("opentelemetry.instrumentation.chromadb:ChromaInstrumentor", "traceloop.sdk"),
         marked=("chromadb:Collection.query",),
     ),
@@ -157,13 +156,11 @@ LIBRARIES = (
         name="qdrant",
         module="qdrant_client",
         kind=InstrumentorKind.RAGTRACE,
-        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_qdrant",
     ),
     Library(
         name="weaviate",
         module="weaviate",
         kind=InstrumentorKind.RAGTRACE,
-        instrumentor="ragtrace.capture.libraries.instrumentors:instrument_weaviate",
     ),
 )
 """OpenLLMetry's spans of Qdrant and Weaviate hold no results, so ragtrace adds its own retrieval spans."""
@@ -195,36 +192,24 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname not in _pending:
             return None
-        spec = _found_by_others(fullname, path, target)
+        others = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
+        spec = next(filter(None, (each.find_spec(fullname, path, target) for each in others)), None)
         if spec is not None and spec.loader is not None:
-            _watch(spec)
+            _watch(fullname, spec.loader)
         return spec
 
 
 _finder = _Finder()
 
 
-def _found_by_others(
-    fullname: str, path: Sequence[str] | None, target: ModuleType | None
-) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        if finder is not _finder and hasattr(finder, "find_spec"):
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                return spec
-    return None
-
-
-def _watch(spec: ModuleSpec) -> None:
-    loader = spec.loader
-    assert loader is not None  # checked by the caller
+def _watch(name: str, loader: Loader) -> None:
     load = loader.exec_module
 
     def load_and_act(module: ModuleType) -> None:
         del loader.exec_module  # restore the module's own loader after this one call
         load(module)
         with _lock:
-            actions = _pending.pop(spec.name, [])
+            actions = _pending.pop(name, [])
         for action in actions:
             action()
 
@@ -250,7 +235,7 @@ def traced_by(library: Library, env: Mapping[str, str], *, during_import: bool) 
         return library.variable
     for path in (library.instrumentor, *library.others):
         module, _, name = path.partition(":")
-        is_ours = module.startswith("ragtrace.") or module == "pydantic_ai"
+        is_ours = module in {"", "pydantic_ai"}
         if is_on(module, name) or (during_import and module in sys.modules and not is_ours):
             return module
     if library.kind is InstrumentorKind.BUILT_IN and _is_on_by_itself(library):
@@ -377,7 +362,7 @@ class InstrumentedLibraries:
 
 
 def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries to instrument; log unknown names once."""
+    """Return the libraries to instrument, of which ``None`` means all; log unknown names."""
     known = {library.name for library in LIBRARIES}
     unknown = sorted({*(only or ()), *exclude} - known)
     if unknown:
@@ -386,16 +371,8 @@ def chosen(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Libr
             ", ".join(map(repr, unknown)),
             ", ".join(sorted(known)),
         )
-    return of_names(only, exclude)
-
-
-def of_names(only: Collection[str] | None, exclude: Collection[str]) -> tuple[Library, ...]:
-    """Return the libraries of these names; ``None`` means all."""
-    return tuple(
-        library
-        for library in LIBRARIES
-        if (only is None or library.name in only) and library.name not in exclude
-    )
+    wanted = (known if only is None else {*only}) - {*exclude}
+    return tuple(library for library in LIBRARIES if library.name in wanted)
 
 
 @guarded
@@ -444,9 +421,12 @@ def _turn_on_pydantic_ai(library: Library, provider: TracerProvider, content: bo
 
 
 def _turn_on_own(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:
-    module, _, name = library.instrumentor.partition(":")
-    take_back: TakeBack = getattr(import_module(module), name)()
-    return take_back
+    """Record the queries of a vector store: its methods, sync and async."""
+    query, methods, owners = _STORES[library.name]
+    found = [(getattr(import_module(module), name)) for module, _, name in (o.partition(":") for o in owners)]
+    return _all_back(
+        [_record(owner, each, query) for owner in found for each in methods if hasattr(owner, each)]
+    )
 
 
 _TURN_ON: dict[InstrumentorKind, Callable[[Library, TracerProvider, bool], TakeBack | None]] = {
@@ -459,7 +439,7 @@ _TURN_ON: dict[InstrumentorKind, Callable[[Library, TracerProvider, bool], TakeB
 def _has_instrumentor(library: Library) -> bool:
     module = library.instrumentor.partition(":")[0]
     try:
-        import_module(module)
+        import_module(module or library.module)
     except ModuleNotFoundError as exc:
         if exc.name is None or not module.startswith(exc.name):
             raise
@@ -501,41 +481,6 @@ def _trace_config(content: bool) -> object:
 
 Query = Callable[[Any, Arguments], RetrievalCall]
 """Makes the retrieval of one call from the called object."""
-
-
-def instrument_chroma() -> TakeBack:
-    """Record ``Collection.query``, sync and async, with documents, ids and distances."""
-    owners = [
-        import_module("chromadb.api.models.Collection").Collection,
-        import_module("chromadb.api.models.AsyncCollection").AsyncCollection,
-    ]
-    return _all_back([_record(owner, "query", _chroma_query) for owner in owners])
-
-
-def instrument_qdrant() -> TakeBack:
-    """Record the queries of ``QdrantClient`` and ``AsyncQdrantClient`` with payloads, ids and scores."""
-    module = import_module("qdrant_client")
-    return _all_back(
-        [
-            _record(owner, method, _qdrant_query)
-            for owner in (module.QdrantClient, module.AsyncQdrantClient)
-            for method in ("query_points", "query_batch_points", "query_points_groups", "search")
-            if hasattr(owner, method)
-        ]
-    )
-
-
-def instrument_weaviate() -> TakeBack:
-    """Record ``collection.query.near_text`` and the like, with properties, ids, distances or scores."""
-    module = import_module("weaviate.collections.query")
-    return _all_back(
-        [
-            _record(owner, method, _weaviate_query)
-            for owner in (module._QueryCollection, module._QueryCollectionAsync)  # noqa: SLF001 - private
-            for method in ("near_text", "near_vector", "near_object", "hybrid", "bm25")
-            if hasattr(owner, method)
-        ]
-    )
 
 
 def _record(owner: type, method: str, query: Query) -> TakeBack:
@@ -629,3 +574,26 @@ def _weaviate_query(queries: Any, given: Arguments) -> RetrievalCall:
         query if isinstance(query, str) or not isinstance(query, Collection) else "\n".join(map(str, query))
     )
     return _retrieval(text, getattr(queries, "_name", None), _argument(given, "limit"))
+
+
+_STORES: dict[str, tuple[Query, Sequence[str], Sequence[str]]] = {
+    "chromadb": (
+        _chroma_query,
+        ("query",),
+        (
+            "chromadb.api.models.Collection:Collection",
+            "chromadb.api.models.AsyncCollection:AsyncCollection",
+        ),
+    ),
+    "qdrant": (
+        _qdrant_query,
+        ("query_points", "query_batch_points", "query_points_groups", "search"),
+        ("qdrant_client:QdrantClient", "qdrant_client:AsyncQdrantClient"),
+    ),
+    "weaviate": (
+        _weaviate_query,
+        ("near_text", "near_vector", "near_object", "hybrid", "bm25"),
+        ("weaviate.collections.query:_QueryCollection", "weaviate.collections.query:_QueryCollectionAsync"),
+    ),
+}
+"""Of a vector store: what reads a call, the methods that search, and their classes."""

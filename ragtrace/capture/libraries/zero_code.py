@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ragtrace.capture._guard import active, guarded
 from ragtrace.capture.instrumentation import instrument, resolve
-from ragtrace.capture.libraries.instrumentors import LIBRARIES, Library, of_names, release
+from ragtrace.capture.libraries.instrumentors import LIBRARIES, Library, chosen, release
 
 DISABLED = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 
@@ -28,7 +28,7 @@ def instrument_by_agent() -> None:
     exclude = left | _names(os.environ, "RAGTRACE_EXCLUDE")
     settings = resolve(os.environ, exclude=exclude)
     if not settings.disabled:
-        for library in of_names(settings.only, settings.exclude):
+        for library in chosen(settings.only, settings.exclude):
             release(library)
     instrument(exclude=exclude)
 

@@ -6,8 +6,6 @@ import contextlib
 import json
 import logging
 import socket
-import socketserver
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,30 +149,12 @@ def silent_endpoint() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.fixture
-def babbling_endpoint() -> Iterator[str]:
-    """An endpoint that answers everything with what is no protocol at all."""
-
-    class Babble(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(65_536)
-            self.request.sendall(b"\x00garbage\xff\r\n\r\n")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Babble) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize(
     ("protocol", "endpoint"),
     [
         ("grpc", "http://127.0.0.1:1"),
         ("grpc", "silent_endpoint"),
         ("http/protobuf", "silent_endpoint"),
-        ("http/protobuf", "babbling_endpoint"),
     ],
 )
 def test_an_endpoint_that_is_down_neither_breaks_nor_blocks(
@@ -206,20 +186,6 @@ def test_a_receiver_that_refuses_is_reported_once(
     # the first time in a process it is a hint, then a warning
     assert told.name == "ragtrace"
     assert "no span could be sent" in caplog.text or "spans could not be sent" in caplog.text
-
-
-def test_threads_that_instrument_at_once_install_one_exporter(grpc_receiver: OtlpReceiver) -> None:
-    threads = [
-        threading.Thread(target=ragtrace.instrument, kwargs={"endpoint": grpc_receiver.endpoint})
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    call_once()
-    ragtrace.uninstrument()
-    assert len(grpc_receiver.spans) == 3
 
 
 def test_log_level_shows_diagnostics_without_content(

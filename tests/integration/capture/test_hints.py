@@ -56,41 +56,17 @@ def test_a_client_that_a_framework_imports_is_left_to_the_spans_of_the_framework
         assert said(code + order, http_receiver) == []
 
 
-def test_nothing_is_said_where_nobody_wants_it_or_can_hear_it(http_receiver: Any) -> None:
-    for code, env in (
-        ("import ragtrace; ragtrace.instrument(quiet=True)\nimport openai", {}),
-        (ON + "import openai", {"RAGTRACE_QUIET": "1"}),
-        ("import sys, ragtrace; sys.stderr = None; ragtrace.instrument()\nimport openai", {}),
-    ):
-        assert said(code, http_receiver, **env) == [], code
-
-
 def test_an_endpoint_where_nobody_listens_is_named_once() -> None:
     (port,) = free_ports(1)
     target = f"http://user:secret@127.0.0.1:{port}"
     code = f"import ragtrace; ragtrace.instrument(endpoint={target!r})\n" + CALL
     again = "ragtrace.uninstrument(timeout_s=1); ragtrace.instrument()\n" + CALL
     (line,) = said(code + again)
-    assert line == (
+    assert line.startswith(
         f"ragtrace: no span could be sent to http://127.0.0.1:{port} by gRPC: is a collector there, and does "
         "it take them?"
     )
-
-
-def test_an_endpoint_that_nobody_named_is_said_with_how_to_name_it() -> None:
-    # something may listen there: an exporter that is refused takes the place of one that reaches nobody
-    code = f"""
-import ragtrace
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-class Refusing(SpanExporter):
-    def export(self, spans): return SpanExportResult.FAILURE
-from ragtrace.capture import pipeline
-pipeline.open_span_exporter = lambda **settings: Refusing()
-ragtrace.instrument(protocol="http/protobuf")
-{CALL}"""
-    (line,) = said(code)
-    assert line.startswith("ragtrace: no span could be sent to http://localhost:4318 by ")
-    assert line.endswith("`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
+    assert line.endswith("or OTEL_EXPORTER_OTLP_ENDPOINT names another address")
 
 
 def test_spans_without_a_rag_call_are_said_at_the_end_and_to_a_server_before_it(http_receiver: Any) -> None:
@@ -114,10 +90,3 @@ def test_a_tracer_provider_that_comes_too_late_is_said_with_the_order(http_recei
         "ignored it, and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()"
     )
     assert sum("instrument()" in line for line in lines) == 1
-
-
-def test_an_application_that_logs_to_a_file_has_it_there_too(tmp_path: Path, http_receiver: Any) -> None:
-    log = tmp_path / "app.log"
-    code = f"import logging; logging.basicConfig(filename={str(log)!r})\n" + ON + "import openai"
-    assert said(code, http_receiver) == [MISSING]
-    assert log.read_text() == f"WARNING:ragtrace:{MISSING}\n"

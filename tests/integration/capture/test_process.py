@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -132,28 +131,6 @@ sys.exit(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.slow
-def test_a_forked_worker_speaks_on_no_connection_of_its_parent(http_receiver: Any) -> None:
-    code = """
-import os, ragtrace
-ragtrace.instrument()
-def call():
-    with ragtrace.rag(question="Who?"): pass
-    assert ragtrace.flush()
-call()
-child = os.fork()
-if child == 0:
-    call()
-    os._exit(0)
-os.waitpid(child, 0)
-"""
-    http_receiver.keep_alive()
-    endpoint = http_receiver.endpoint
-    run(code, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
-    parent, child = http_receiver.ports
-    assert parent != child
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending",
     [
@@ -175,17 +152,6 @@ assert list(ask("Who?")) == ["A", "da"]
 """
     run(code, check=False, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{grpc_receiver.endpoint}")
     assert [question(span) for span in grpc_receiver.spans] == ["Who?"]
-
-
-@pytest.mark.slow
-def test_a_program_that_ends_at_once_does_so_and_is_not_held_up() -> None:
-    program = """
-import os, ragtrace, signal
-ragtrace.instrument(endpoint="http://127.0.0.1:1")
-with ragtrace.rag(question="Who?"): pass
-os.kill(os.getpid(), signal.SIGTERM)
-"""
-    assert run(program, check=False).returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow

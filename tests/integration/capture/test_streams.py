@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.responses import StreamingResponse
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -42,20 +41,6 @@ async def later(question: str) -> AsyncIterator[str]:
         raise LookupError
     await asyncio.sleep(0)
     yield "14 days."
-
-
-@ragtrace.rag
-async def events(question: str) -> StreamingResponse:
-    async def body() -> AsyncIterator[str]:
-        yield "data: Refunds take \n\n"
-        if question == "fail":
-            raise LookupError
-        await asyncio.sleep(0)
-        if question == "wait":
-            await asyncio.Event().wait()
-        yield "data: 14 days.\n\n"
-
-    return StreamingResponse(body(), media_type="text/event-stream")
 
 
 async def read(question: str) -> None:
@@ -93,23 +78,6 @@ async def time_out_later(question: str) -> None:
             await read_later(question)
 
 
-async def serve(question: str) -> None:
-    """Send the response as a server does; the client of ``wait`` goes away after the first piece."""
-    response = await events(question)
-    sent = asyncio.Event()
-
-    async def receive() -> dict[str, str]:
-        await (sent.wait() if question == "wait" else asyncio.Event().wait())
-        return {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        if message.get("body"):
-            sent.set()
-
-    with contextlib.suppress(LookupError, ExceptionGroup):
-        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)  # type: ignore[arg-type]
-
-
 READERS: dict[str, tuple[Callable[[str], Awaitable[None]], str, str | None]] = {
     "read": (read, "How long?", WHOLE),
     "failed": (read, "fail", FAILED),
@@ -119,9 +87,6 @@ READERS: dict[str, tuple[Callable[[str], Awaitable[None]], str, str | None]] = {
     "left later": (leave_later, "How long?", LEFT),
     "cancelled": (cancel_later, "wait", LEFT),
     "timed out": (time_out_later, "wait", LEFT),
-    "served": (serve, "How long?", WHOLE),
-    "failed while served": (serve, "fail", FAILED),
-    "client went away": (serve, "wait", LEFT),
 }
 
 

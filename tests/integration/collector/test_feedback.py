@@ -44,9 +44,9 @@ async def test_a_disliked_answer_is_judged_though_it_was_sampled_out_before(tmp_
     answer = rag_trace(0)[0].span_id
 
     def tell() -> None:
-        assert ragtrace.feedback(trace_id_of(0), span_id=answer, thumbs="down")
-        assert ragtrace.feedback(trace_id_of(1), thumbs="down")
-        assert ragtrace.feedback(trace_id_of(2), thumbs="up")
+        assert ragtrace.feedback(trace_id_of(0), answer, thumbs="down")
+        assert ragtrace.feedback(trace_id_of(1), answer, thumbs="down")
+        assert ragtrace.feedback(trace_id_of(2), answer, thumbs="up")
 
     config = config_of(tmp_path, sample={"ratio": 0.0, "rules": [disliked]})
     async with running_collector(config) as collector:
@@ -76,7 +76,8 @@ async def test_a_reference_of_the_application_or_of_a_person_reaches_context_rec
         ask(REFERENCE)
         call = ask(None)
         assert call.trace_id
-        assert ragtrace.feedback(call.trace_id, span_id=call.span_id, thumbs="down", reference=REFERENCE)
+        assert call.span_id
+        assert ragtrace.feedback(call.trace_id, call.span_id, thumbs="down", reference=REFERENCE)
 
     metrics = {"retry_delays": [], "metrics": ["context_recall"]}
     config = config_of(tmp_path, evaluate=metrics, judge={"use": "lexical"})

@@ -177,18 +177,6 @@ def test_a_stream_left_open_ends_its_span_in_whatever_thread_it_is_collected(rec
     assert recorded.spans[-1].parent is None
 
 
-def test_no_more_of_a_stream_is_kept_than_may_be_recorded(recording: Any) -> None:
-    recorded = recording(content=ragtrace.ContentPolicy(max_answer_bytes=5))
-
-    @ragtrace.rag
-    def ask(question: str) -> Iterator[str]:
-        yield from ["abc"] * 1_000
-
-    assert len("".join(ask("Who?"))) == 3_000
-    assert recorded.answer == "abcab"
-    assert recorded.span("rag").attributes[semconv.RAG_TRUNCATED] == ("answer",)
-
-
 async def test_without_instrument_decorated_functions_only_do_their_work(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -13,7 +13,7 @@ import ragtrace
 from ragtrace import semconv
 from ragtrace.capture import instrumentation
 from ragtrace.capture.privacy import _redaction
-from ragtrace.capture.tracers import PolicedProvider
+from ragtrace.capture.tracers import PolicedTracer
 from tests.unit.capture.conftest import recording_with
 
 PERSONAL = (
@@ -54,8 +54,8 @@ def generated(response: Mapping[str, Any] | None = None, **settings: Any) -> Non
 def foreign(key: str, value: Any) -> None:
     installed = instrumentation._installed
     assert installed is not None
-    provider = PolicedProvider(installed.provider, installed.settings.policy)
-    with provider.get_tracer("other").start_as_current_span("chat", attributes={key: value}) as span:
+    tracer = PolicedTracer(installed.provider.get_tracer("other"), installed.settings.policy)
+    with tracer.start_as_current_span("chat", attributes={key: value}) as span:
         span.add_event("said", {key: value})
         span.set_attribute(key, value)
 

@@ -58,15 +58,6 @@ def test_feedback_joins_the_trace_of_its_answer_and_is_linked_to_it(recorded: Re
     }
 
 
-def test_feedback_on_a_trace_id_alone_is_a_span_without_a_parent_in_that_trace(recorded: Recorded) -> None:
-    with recorded.provider.get_tracer("app").start_as_current_span("the request that brings the feedback"):
-        assert ragtrace.feedback(TRACE_ID.upper(), score=1)
-    span = the_feedback(recorded)
-    assert (f"{span.context.trace_id:032x}", span.parent, span.links) == (TRACE_ID, None, ())
-    an_answer()
-    assert recorded.span("rag").context.trace_id != span.context.trace_id
-
-
 class Sulking:
     """Raises whatever is done with it."""
 
@@ -85,7 +76,6 @@ class Sulking:
         ("0" * 32, {"thumbs": "up"}),
         ("no id", {"thumbs": "up"}),
         (None, {"thumbs": "up"}),
-        (TRACE_ID, {"thumbs": "up", "span_id": TRACE_ID}),
         (TRACE_ID, {"thumbs": "sideways"}),
         (TRACE_ID, {"score": 1.01}),
         (TRACE_ID, {"score": float("nan")}),
@@ -99,8 +89,8 @@ def test_what_cannot_be_used_is_refused_told_and_counted(
 ) -> None:
     before = statistics().feedback_refused
     with caplog.at_level(logging.WARNING, "ragtrace"):
-        assert ragtrace.feedback(target, **said) is False
-        assert ragtrace.feedback(target, **said) is False
+        assert ragtrace.feedback(target, SPAN_ID, **said) is False
+        assert ragtrace.feedback(target, SPAN_ID, **said) is False
     assert (recorded.spans, statistics().feedback_refused - before) == ((), 2)
     assert [message.partition(": ")[2].partition(": ")[0] for message in caplog.messages] == [
         "feedback was not recorded"
@@ -110,13 +100,15 @@ def test_what_cannot_be_used_is_refused_told_and_counted(
 @pytest.mark.parametrize("said", [{"thumbs": Sulking()}, {"score": Sulking()}])
 def test_a_value_that_raises_does_not_reach_the_application(recorded: Recorded, said: dict[str, Any]) -> None:
     before = statistics().errors_stopped
-    assert ragtrace.feedback(TRACE_ID, **said) is False
+    assert ragtrace.feedback(TRACE_ID, SPAN_ID, **said) is False
     assert statistics().errors_stopped == before + 1
 
 
 def test_a_comment_obeys_the_content_policy(recording: Callable[..., Recorded]) -> None:
     recorded = recording(redact=lambda text, _: text.replace("Smith", "[name]"))
-    ragtrace.feedback(TRACE_ID, comment="Ask Mr Smith. " + "x" * 3_000, reference="Smith says 14 days.")
+    ragtrace.feedback(
+        TRACE_ID, SPAN_ID, comment="Ask Mr Smith. " + "x" * 3_000, reference="Smith says 14 days."
+    )
     attributes = the_feedback(recorded).attributes
     assert attributes[semconv.FEEDBACK_COMMENT].startswith("Ask Mr [name]. x")
     assert len(attributes[semconv.FEEDBACK_COMMENT]) == semconv.SAFE_STRING_BYTES
@@ -124,20 +116,19 @@ def test_a_comment_obeys_the_content_policy(recording: Callable[..., Recorded]) 
     assert attributes[semconv.RAG_TRUNCATED] == ("comment",)
     assert attributes[semconv.RAG_REDACTED] == ("comment", "reference")
     recorded = recording(content="off")
-    assert ragtrace.feedback(TRACE_ID, span_id=SPAN_ID, thumbs="down", comment="That is private.")
+    assert ragtrace.feedback(TRACE_ID, SPAN_ID, thumbs="down", comment="That is private.")
     span = the_feedback(recorded)
     assert [f"{link.context.span_id:016x}" for link in span.links] == [SPAN_ID]
     assert span.attributes[semconv.FEEDBACK_LABEL] == "down"
     assert "private" not in str(span.attributes)
 
 
-@pytest.mark.parametrize("span_id", [SPAN_ID, None])
-def test_feedback_on_a_trace_that_the_sampler_left_out_is_left_out(span_id: str | None) -> None:
+def test_feedback_on_a_trace_that_the_sampler_left_out_is_left_out() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(sampler=ParentBased(ALWAYS_OFF))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     assert ragtrace.instrument(tracer_provider=provider)
     try:
-        assert ragtrace.feedback(TRACE_ID, span_id=span_id, thumbs="down") is False
+        assert ragtrace.feedback(TRACE_ID, SPAN_ID, thumbs="down") is False
     finally:
         ragtrace.uninstrument()
     assert exporter.get_finished_spans() == ()

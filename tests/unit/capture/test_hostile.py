@@ -153,14 +153,6 @@ def test_whatever_is_told_nothing_raises(plan: Any) -> None:
     assert call.trace_id is not None
 
 
-@pytest.mark.parametrize("make", HOSTILE)
-def test_one_hostile_chunk_costs_no_other(recorded: Any, make: Callable[[], Any]) -> None:
-    with ragtrace.retrieval(query="q") as search:
-        search.set_chunks(["before", make(), {"id": "after", "text": "after"}])
-    assert len(recorded.chunks) == 3
-    assert [recorded.chunks[place]["content"] for place in (0, 2)] == ["before", "after"]
-
-
 def test_what_cannot_be_read_is_told_once_without_content_and_counted(
     recorded: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

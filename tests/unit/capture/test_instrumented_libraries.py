@@ -16,7 +16,6 @@ import pytest
 from opentelemetry.trace import NoOpTracerProvider
 
 from ragtrace.capture.libraries.instrumentors import (
-    LIBRARIES,
     InstrumentedLibraries,
     InstrumentorKind,
     Library,
@@ -215,26 +214,9 @@ def test_a_broken_instrumentor_does_not_reach_the_import_and_is_told(
     assert "its calls are not traced: searchlib-tracing does not fit" in line
 
 
-def test_only_and_exclude_choose_by_name() -> None:
-    assert [library.name for library in chosen({"openai", "qdrant"}, frozenset())] == ["openai", "qdrant"]
-    assert [library.name for library in chosen({"openai", "qdrant"}, {"openai"})] == ["qdrant"]
-    assert chosen(None, frozenset()) == LIBRARIES
-    assert chosen(frozenset(), frozenset()) == ()
-
-
 def test_names_that_no_library_has_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     assert [library.name for library in chosen({"openai", "opnai"}, {"chroma"})] == ["openai"]
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "'chroma', 'opnai'" in record.getMessage()
     assert "chromadb" in record.getMessage()
-
-
-@pytest.mark.parametrize("module", ["searchlib_tracing", "searchlib_rival"])
-def test_an_instrumentor_that_is_on_is_left_alone(instrumented: Any, module: str) -> None:
-    own = importlib.import_module(module)
-    (own.SearchInstrumentor if module == "searchlib_tracing" else own.RivalInstrumentor)().instrument()
-    libraries = instrumented()
-    libraries.turn_off()
-    assert len(instrumentor().given) == 1
-    assert libraries.names == ()
