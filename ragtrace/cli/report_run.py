@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ragtrace.answer_sources import (
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.rows import read_line, report_lines
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.backends import holds_traces
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access
 from ragtrace.cli.render import (
@@ -143,6 +143,8 @@ class Place:
     notices: list[str] = field(default_factory=list)
     states: Callable[[], Mapping[str, int]] | None = None
     """Counts all answers that a collector ever saw, by their state in its ledger."""
+    screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
+    """Returns the answers between two times that a screen looked at, judged or not."""
 
 
 @asynccontextmanager
@@ -185,7 +187,7 @@ async def open_place(options: RangeOptions, source: str | None, times: Times) ->
 async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterator[Place]:
     """Open the answers of the named store, else of the configured or the default one."""
     from ragtrace_collector.service.page import place_over
-    from ragtrace_collector.store.ledger import take_stock
+    from ragtrace_collector.store.ledger import read_screened, take_stock
     from ragtrace_collector.store.open import open_reading, require_store
 
     section = configured.store.at(store) if store else configured.store
@@ -196,7 +198,12 @@ async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterato
         def states() -> Mapping[str, int]:
             return take_stock(found.database).by(lambda account: account.state)
 
-        yield Place(name=found.name, index=opened.index, source=opened.source, states=states)
+        def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
+            return read_screened(found.database, since_ns, until_ns)
+
+        yield Place(
+            name=found.name, index=opened.index, source=opened.source, states=states, screened=screened
+        )
 
 
 _MOST_OPENED: Final = 500
@@ -233,6 +240,7 @@ def _request(figures: FigureOptions) -> ReportRequest:
         by=figures.by,
         metrics=figures.metrics,
         judge=figures.judge,
+        cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
     )
 
@@ -254,8 +262,11 @@ async def _report(
     async with open_place(options, options.source, times) as place:
         until_ns = times.until_ns if options.until else None  # a clock may be ahead
         scope = TrafficScope(since_ns=times.since_ns, until_ns=until_ns, service=options.service)
-        found = request.collector()
+        found = request.collector(joins_screen=place.screened is not None)
         notices = place.notices + await _collect(place.index, scope, found)
+        if place.screened is not None and request.cheap is None:
+            screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
+            found.add_screened(one for one in screened if options.service in (None, one.service))
         if request.by == "source":
             notices.append(await _collect_sources(place, scope, found))
         return quality_report(

@@ -98,6 +98,14 @@ CATALOGUE: Final = (
         test="tests/unit/collector/test_sampling.py::test_every_process_and_version_draws_the_same_answers",
     ),
     Mutant(
+        promise="intervals",
+        breaks="a biased cheap judge moves the mean",
+        file="ragtrace/stats/errors.py",
+        old="self.shift = mean_of_all - mean_of_joined",
+        new="self.shift = mean_of_all - mean_of_better",
+        test="tests/unit/stats/test_stats.py::test_a_biased_cheap_judge_does_not_move_the_mean",
+    ),
+    Mutant(
         promise="privacy",
         breaks="an attribute is written without the policy",
         file="ragtrace/capture/privacy/policy.py",

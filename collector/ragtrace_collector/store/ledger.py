@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from ragtrace.answers.index_rows import size as rows_in
+from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces
@@ -98,6 +99,33 @@ _ROWS: Final = (
     "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
     " GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2, 3, 4, 5"
 )
+
+
+def read_screened(database: Database, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
+    """Read the answers that a screen looked at, judged or not, without those that rules drop.
+
+    The time is when the collector saw them. They are kept for `store.retention`.
+
+    Raises:
+        ReadError: the file cannot be read.
+    """
+    with database.reading() as db:
+        rows = db.execute(
+            "SELECT trace_id, span_id, tenant, service, seen_ns, suspicion, screened FROM job"
+            " WHERE suspicion IS NOT NULL AND screened > 0 AND seen_ns >= ? AND seen_ns < ?"
+            " AND stands NOT IN ('filtered', 'ineligible', 'superseded')",
+            (since_ns, until_ns),
+        ).fetchall()
+    return [
+        ScreenedAnswer(
+            key=AnswerKey(trace_id_of(trace_id), span_id, tenant_of(trace_id) or tenant),
+            service=service,
+            time_ns=seen_ns,
+            suspicion=suspicion,
+            probability=screened,
+        )
+        for trace_id, span_id, tenant, service, seen_ns, suspicion, screened in rows
+    ]
 
 
 def read_answers(db: Db, trace_id: str) -> tuple[AnswerStatus, ...]:

@@ -151,6 +151,7 @@ def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path) -> None:
     ("args", "said"),
     [
         (["--from", "nope:x"], "is not an address"),
+        (["--cheap", "lexical"], "--cheap needs --judge"),
         (["--from", "text.txt", "--since", "1d", "--until", "2d"], "is not before"),
     ],
     ids=" ".join,
