@@ -24,7 +24,7 @@ from ragtrace.answers.carrier import (
 )
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.port import AnswerDamaged, AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
-from ragtrace.answers.rows import ReportLine, is_report, read_line, report_lines, trace_ids_in
+from ragtrace.answers.rows import ReportLine, is_report, read_line, report_lines
 from ragtrace.answers.summary import (
     AnswerKey,
     AnswerSummary,
@@ -37,7 +37,6 @@ from ragtrace.answers.summary import (
 )
 from ragtrace.backends import open_reader
 from ragtrace.backends.http_api import ConnectionSettings, can_search, windows
-from ragtrace.backends.otlp_files import LineIndex
 from ragtrace.errors import ConfigError, InputError, ReadError, ReadUnavailable
 from ragtrace.http import Sleep, without_secrets
 from ragtrace.model import (
@@ -270,7 +269,6 @@ class ReportSource:
     def __init__(self, path: Path, *, name: str) -> None:
         self.name = name
         self._path = path
-        self._index = LineIndex(trace_ids_in)
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with every evaluation that the report has of it.
@@ -293,13 +291,13 @@ class ReportSource:
         )
 
     async def aclose(self) -> None:
-        """Delete the index of lines; the file is closed after every reading."""
-        self._index.close()
+        """Do nothing: the file is closed after every reading."""
 
     def _versions(self, key: AnswerKey) -> tuple[list[AnswerVersion], list[InputError]]:
         found: list[AnswerVersion] = []
         faults: list[InputError] = []
-        for line in self._lines(key):
+        trace_id = key.trace_id.encode()
+        for line in (each for each in report_lines(self._path) if trace_id in each.text):
             try:
                 version = read_line(line)
             except InputError as fault:
@@ -308,14 +306,6 @@ class ReportSource:
             if _is_about(version, key):
                 found.append(version)
         return found, faults
-
-    def _lines(self, key: AnswerKey) -> list[ReportLine]:
-        path = self._path
-        try:
-            named = self._index.lines(path, key.trace_id)
-        except OSError as exc:
-            raise InputError(f"{path} cannot be read: {exc.strerror or exc}") from exc
-        return [ReportLine(f"{path}, byte {line.start}", line.text) for line in named]
 
 
 _FORGOTTEN: Final = "the oldest went first when the store was full (`store.max_bytes`), and its scores stay"

@@ -295,7 +295,7 @@ def open_export(export: ExportConfig) -> SpanSink:
     """
     access = _access(export)
     if export.accepts_spans:
-        return open_sink(export.endpoint, headers=access.headers, tls=access.tls, timeout_s=access.timeout_s)
+        return open_sink(export.endpoint, access=access)
     return open_carrier_sink(export.endpoint, access=access)
 
 

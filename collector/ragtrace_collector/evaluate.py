@@ -27,7 +27,7 @@ from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavail
 from ragtrace.model import Evaluation, JudgedAnswer, MetricFailure, RagRecord, Status, outcome_of
 from ragtrace.pipeline import attach
 from ragtrace.ports import Clock
-from ragtrace.traces.attach import addition_of, encode_addition, without_evaluation_objects
+from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
@@ -303,7 +303,7 @@ class EvaluateStage:
         if carrier and evaluation and record and (is_indexed or self._tells):
             summary = _summary(job, carrier, evaluation, record)
         content = record if index is not None and index.content else None
-        addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
+        addition = addition_of(carrier) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
             job,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -271,11 +272,7 @@ def _about_room(
     carrier: Span, outcomes: Mapping[str, MetricOutcome], verdicts: EventVerdicts
 ) -> Iterator[str]:
     """Say how many verdicts the carrier, or the back end, left out."""
-    told = {
-        text_of(event.attributes, semconv.EVALUATION_NAME): event.attributes
-        for event in carrier.events
-        if event.name == semconv.EVALUATION_RESULT
-    }
+    told = _results(carrier)
     for key, outcome in outcomes.items():
         if not isinstance(outcome, MetricResult):
             continue
@@ -288,23 +285,17 @@ def _about_room(
                 yield f"{kept:,} of {total:,} {noun} are on the trace; the failing ones first"
 
 
-def _about_events(faults: EventFaults, record: RagRecord) -> Iterator[str]:
-    if faults.unreadable:
-        yield f"{counted(faults.unreadable, 'verdict')} on this carrier cannot be read, and left out"
-    if faults.without_text:
+def _about_events(faults: Counter[str], record: RagRecord) -> Iterator[str]:
+    if unreadable := faults["unreadable"]:
+        yield f"{counted(unreadable, 'verdict')} on this carrier cannot be read, and left out"
+    if faults["without_text"]:
         shown = "claims have verdicts but no words, because the answer is not there either"
         if record.answer is not None:
             shown = "passages of the answer are shown as its claims"
         yield f"This carrier has no texts (`attach.content` is false): {shown}"
-    if faults.moved:
-        moved = counted(faults.moved, "claim")
-        yield f"{moved} cannot be marked: the answer is shorter than the one that was judged"
-    if faults.unverified:
-        quotes = counted(faults.unverified, "quote is", "quotes are")
+    if unverified := faults["unverified"]:
+        quotes = counted(unverified, "quote is", "quotes are")
         yield f"{quotes} not in the chunks any more, and shown as unverified"
-    if faults.cut:
-        texts = counted(faults.cut, "verdict has a text that was", "verdicts have texts that were")
-        yield f"{texts} cut at {semconv.SAFE_STRING_BYTES:,} bytes"
 
 
 def _read_blame(carrier: Span) -> Blame:
@@ -399,8 +390,8 @@ def _outcome(
         threshold=threshold,
         skip_reason=skip_reason if is_skipped else None,
         explanation=explanation,
-        verdicts=verdicts.claims_of(key),
-        chunk_verdicts=verdicts.chunks_of(key),
+        verdicts=tuple(verdicts.claims.get(key, ())),
+        chunk_verdicts=tuple(verdicts.chunks.get(key, ())),
         details={
             name.removeprefix(semconv.DETAIL_PREFIX): value
             for name in event
@@ -512,52 +503,36 @@ def _read(event: Attributes, key: str, form: type[ModelT]) -> list[ModelT]:
 
 # -- verdicts ---------------------------------------------------------------------------------------------
 _CUT_MARK: Final = "…"
-_CUT_BYTES: Final = semconv.SAFE_STRING_BYTES - 8
-"""A text that was cut is at most one character and the mark shorter than the limit."""
 
 
-@dataclass(slots=True, kw_only=True)
-class EventFaults:
-    """What a reader should know about the events: each number becomes a sentence."""
-
-    unreadable: int = 0
-    without_text: int = 0
-    moved: int = 0
-    """Claims whose place is beyond the end of the answer."""
-    unverified: int = 0
-    cut: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventVerdicts:
+class EventVerdicts(NamedTuple):
     """The verdicts of a carrier, by the metric's name in attribute keys."""
 
     claims: Mapping[str, Sequence[Verdict]]
+    """In the order of the answer."""
     chunks: Mapping[str, Sequence[ChunkVerdict]]
-    faults: EventFaults = field(default_factory=EventFaults)
-
-    def claims_of(self, key: str) -> tuple[Verdict, ...]:
-        """Return a metric's verdicts on claims, in the order of the answer."""
-        return tuple(sorted(self.claims.get(key, ()), key=_place))
-
-    def chunks_of(self, key: str) -> tuple[ChunkVerdict, ...]:
-        """Return a metric's verdicts on chunks, by rank."""
-        return tuple(sorted(self.chunks.get(key, ()), key=lambda verdict: verdict.rank))
+    """By rank."""
+    faults: Counter[str]
+    """What a reader should know about the events."""
 
 
 def _read_verdicts(carrier: Span, record: RagRecord) -> EventVerdicts:
     """Read the verdicts of a carrier; an unreadable one is counted and left out."""
     claims: dict[str, list[Verdict]] = defaultdict(list)
     chunks: dict[str, list[ChunkVerdict]] = defaultdict(list)
-    faults, reader = EventFaults(), _Chunks(record.chunks)
+    faults, reader = Counter[str](), _Chunks(record.chunks)
     for event in carrier.events:
         if event.name.startswith((semconv.CLAIM_EVENT_PREFIX, semconv.REFERENCE_EVENT_PREFIX)):
             verdict = _claim(event, record, reader, faults)
             _share(verdict, claims, event.attributes, semconv.CLAIM_METRICS, semconv.CLAIM_METRIC, faults)
         elif event.name.startswith(semconv.CHUNK_EVENT_PREFIX):
-            graded = _chunk(event, reader, faults)
+            graded = _chunk(event, reader)
             _share(graded, chunks, event.attributes, semconv.CHUNK_METRICS, semconv.CHUNK_METRIC, faults)
-    return EventVerdicts(claims=claims, chunks=chunks, faults=faults)
+    for of_metric in claims.values():
+        of_metric.sort(key=_place)
+    for of_metric_too in chunks.values():
+        of_metric_too.sort(key=attrgetter("rank"))
+    return EventVerdicts(claims, chunks, faults)
 
 
 def _share(
@@ -566,12 +541,12 @@ def _share(
     attributes: Attributes,
     several: str,
     one: str,
-    faults: EventFaults,
+    faults: Counter[str],
 ) -> None:
     """Give a verdict to every metric that uses it."""
     metrics = texts_of(attributes, several) or texts_of(attributes, one)
     if verdict is None or not metrics:
-        faults.unreadable += 1
+        faults["unreadable"] += 1
         return
     for metric in metrics:
         by_metric[metric].append(verdict)
@@ -583,38 +558,35 @@ def _place(verdict: Verdict) -> tuple[bool, int, int]:
     return claim.start is None, claim.start or 0, claim.index
 
 
-def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFaults) -> Verdict | None:
+def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: Counter[str]) -> Verdict | None:
     told: dict[str, Any] = {"label": _label_in(event), **table.CLAIM.read(event.attributes)}
     claim = told.pop("claim", {})
     if told["label"] is None or "index" not in claim:
         return None
     told["chunk_ids"] = tuple(map(chunks.full_id, told.get("chunk_ids", ())))
     verdict = Verdict(claim=_claim_in(claim, record, faults), **told)
-    faults.cut += any(map(_is_cut, (verdict.claim.text, verdict.reason)))
     quote = verdict.quote
     if quote is not None and verdict.quote_verified and not chunks.have(quote, verdict.chunk_ids):
-        faults.unverified += 1
+        faults["unverified"] += 1
         return replace(verdict, quote_verified=False)
     return verdict
 
 
-def _claim_in(told: dict[str, Any], record: RagRecord, faults: EventFaults) -> Claim:
+def _claim_in(told: dict[str, Any], record: RagRecord, faults: Counter[str]) -> Claim:
     answer, start, end = record.answer, told.pop("start", None), told.pop("end", None)
     is_whole = start is end if start is None or end is None else 0 <= start <= end <= len(answer or "")
     if answer is not None and not is_whole:
-        faults.moved += 1
         start = end = None
     if "text" not in told:
-        faults.without_text += 1
+        faults["without_text"] += 1
         told["text"] = "" if answer is None or start is None else answer[start:end]
     return Claim(start=start, end=end, **told)
 
 
-def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdict | None:
+def _chunk(event: SpanEvent, chunks: _Chunks) -> ChunkVerdict | None:
     told: dict[str, Any] = {"label": _label_in(event), **table.CHUNK.read(event.attributes)}
     if told["label"] is None or not told.keys() >= {"chunk_id", "rank"}:
         return None
-    faults.cut += _is_cut(told.get("reason"))
     return ChunkVerdict(**{**told, "chunk_id": chunks.full_id(told["chunk_id"])})
 
 
@@ -641,12 +613,6 @@ class _Chunks:
     def have(self, quote: str, chunk_ids: Iterable[str]) -> bool:
         """Return whether one of these chunks has the quote."""
         return any(quote in text for chunk_id in chunk_ids for text in self._texts.get(chunk_id, ()))
-
-
-def _is_cut(text: str | None) -> bool:
-    return (
-        text is not None and text.endswith(_CUT_MARK) and len(text.encode("utf-8", "replace")) >= _CUT_BYTES
-    )
 
 
 _OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, semconv.REVIEW_PREFIX, f"{semconv.OI_ANNOTATIONS}.")

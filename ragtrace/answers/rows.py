@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from collections.abc import Hashable, Iterator
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,6 @@ SCHEMA_VERSION: Final = 2
 ROW_FIELDS: Final = ("version", "record_id", *FACTS, "metrics", "judged")
 _BYTES: Final = "\0bytes"
 """A key that no attribute has."""
-_TRACE_ID: Final = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
 
 
 @cache
@@ -112,12 +110,6 @@ def report_lines(path: Path) -> Iterator[ReportLine]:
 def is_report(line: bytes) -> bool:
     """Return whether a file that begins with this line is a report."""
     return line.lstrip().startswith(b'{"version":') and b'"record_id":' in line
-
-
-def trace_ids_in(line: bytes) -> list[str]:
-    """Return the trace id of a line; without a trace, that of the key made from the record's id."""
-    found = _TRACE_ID.search(line)
-    return [found[1].decode()] if found else []
 
 
 def read_line(line: ReportLine) -> AnswerVersion:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard
 
-from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
+from google.protobuf import json_format
+
+from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.http import (
     REPEATABLE,
     BodyTooLarge,
@@ -38,6 +41,10 @@ MOST_READ_BYTES: Final = 128 << 20
 """The size limit of a decompressed response. A page of traces with all texts takes some megabytes."""
 
 _FIRST_REQUEST_S: Final = 20.0
+_UNREADABLE: Final = (
+    *(CodecError, json_format.ParseError),
+    *(KeyError, TypeError, ValueError, AttributeError, RecursionError),
+)
 
 Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
 """Query parameters; a parameter with several values occurs several times."""
@@ -70,22 +77,6 @@ class ConnectionSettings:
         return dict(self.headers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpResponse:
-    """A back end's response."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    redirects_to: str | None
-    """The host of a redirect, which is never followed."""
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8 text."""
-        return self.body.decode("utf-8", "replace")
-
-
 class HttpApi:
     """Sends requests to one HTTP API. It connects on the first request.
 
@@ -108,26 +99,25 @@ class HttpApi:
         self._client: httpx.AsyncClient | None = None
         self._is_known = False
 
-    async def get(
-        self, path: str, params: Parameters | None = None, *, accept: str = "application/json"
-    ) -> HttpResponse:
-        """Return the response: a success, or a 400 or 404, which the caller handles.
+    async def text(self, path: str, params: Parameters | None = None) -> str | None:
+        """Return the text of a response, or ``None`` for a 404.
 
         Raises:
-            ReadError: the back end is not reachable, refuses the credentials, or has another error.
+            ReadError: the back end is not reachable, refuses credentials or query, or has another error.
         """
         retries = ReadRetries() if self._is_known else ReadRetries(seconds=_FIRST_REQUEST_S)
         while True:
             began = monotonic()
             try:
-                response = await self._tried(path, params, accept)
+                response = await self._tried(path, params)
             except ReadUnavailable as exc:
                 if not self._is_known:
                     raise
                 failure, asked_for_s = exc, None
             else:
-                if response.status not in REPEATABLE.statuses:
-                    return self._checked(response)
+                if response.status_code not in REPEATABLE.statuses:
+                    self._check(response)
+                    return None if response.status_code == 404 else response.text
                 failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
                 asked_for_s = retry_after_s_in(response.headers)
             pause_s = retries.pause_s(asked_for_s, took_s=monotonic() - began)
@@ -139,25 +129,26 @@ class HttpApi:
         """Return the JSON object of a response, or ``None`` for a 404.
 
         Raises:
-            ReadError: as in `get`, or the query is rejected (400), or the response is not a JSON object.
+            ReadError: as in `text`, or the response is not a JSON object.
         """
-        response = await self.get(path, params)
-        if response.status == 404:
+        body = await self.text(path, params)
+        if body is None:
             return None
-        if response.status == 400:
-            said = " ".join(response.text.split())[:200]
-            raise ReadError(f"{self.where} does not understand the query: {said}")
-        try:
-            tree = json.loads(response.text)
-        except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self.where} sent a response that is not JSON") from exc
+        with self.reading():
+            tree = json.loads(body)
         if not isinstance(tree, dict):
             raise ReadError(f"{self.where} sent JSON of an unexpected form")
         return tree
 
-    def nonsense(self, exc: Exception) -> ReadError:
-        """Return the error for a response that cannot be read."""
-        return ReadError(f"{self.where} sent an unreadable response: {type(exc).__name__}")
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Make errors of reading a response into a ``ReadError``."""
+        try:
+            yield
+        except json.JSONDecodeError as exc:
+            raise ReadError(f"{self.where} sent a response that is not JSON") from exc
+        except _UNREADABLE as exc:
+            raise ReadError(f"{self.where} sent an unreadable response: {type(exc).__name__}") from exc
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -165,18 +156,12 @@ class HttpApi:
             await self._client.aclose()
             self._client = None
 
-    async def _tried(self, path: str, params: Parameters | None, accept: str) -> HttpResponse:
+    async def _tried(self, path: str, params: Parameters | None) -> httpx.Response:
         import httpx
 
-        headers = {"accept": accept}
         try:
-            async with (
-                asyncio.timeout(self._access.answer_s),
-                self._opened().stream(
-                    "GET", f"{self._base_url}{path}", params=params, headers=headers
-                ) as response,
-            ):
-                return await _read(response)
+            async with asyncio.timeout(self._access.answer_s):
+                return await self._opened().get(f"{self._base_url}{path}", params=params)
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             is_address = isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol)
             kind = ReadError if is_address else ReadUnavailable
@@ -190,33 +175,35 @@ class HttpApi:
         except UnreadableBody as exc:
             raise ReadError(f"{self.where} sent an unreadable response: {exc}") from None
 
-    def _checked(self, response: HttpResponse) -> HttpResponse:
-        status = response.status
+    def _check(self, response: httpx.Response) -> None:
+        status = response.status_code
         if status in (401, 403):
             raise ReadError(
                 f"{self.where} refused the credentials ({status}): give a token, a user with its password, "
                 "or a header"
             )
-        if response.redirects_to is not None:
+        if host := redirected_to(response):
             raise ReadError(
-                f"{self.where} answered {status} and redirects to {response.redirects_to}, which is not "
-                "followed: is this the address of its API, and is a proxy in between?"
+                f"{self.where} answered {status} and redirects to {host}, which is not followed: is this the "
+                "address of its API, and is a proxy in between?"
             )
         if _is_page(response):
             raise ReadError(
                 f"{self.where} answered {_said(response)}: is this the address of its API, and is there a"
                 " proxy in between?"
             )
-        if not (200 <= status < 300 or status in (400, 404)):
+        if status == 400:
+            said = " ".join(response.text.split())[:200]
+            raise ReadError(f"{self.where} does not understand the query: {said}")
+        if not (response.is_success or status == 404):
             raise ReadError(f"{self.where} answered {_said(response)}")
         self._is_known = True
-        return response
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             access = self._access
             self._client = open_client(
-                headers=access.sent_headers,
+                headers={"accept": "application/json", **access.sent_headers},
                 verify=access.tls.context() if access.tls else True,
                 timeout_s=access.timeout_s,
                 most_bytes=MOST_READ_BYTES,
@@ -224,24 +211,14 @@ class HttpApi:
         return self._client
 
 
-async def _read(response: httpx.Response) -> HttpResponse:
-    redirects_to = redirected_to(response)
-    return HttpResponse(
-        status=response.status_code,
-        headers=response.headers,
-        body=b"" if redirects_to else await response.aread(),
-        redirects_to=redirects_to,
-    )
+def _is_page(response: httpx.Response) -> bool:
+    return response.content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
 
 
-def _is_page(response: HttpResponse) -> bool:
-    return response.body.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
-
-
-def _said(response: HttpResponse) -> str:
+def _said(response: httpx.Response) -> str:
     if _is_page(response):
-        return f"{response.status} with a web page"
-    return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"
+        return f"{response.status_code} with a web page"
+    return f"{response.status_code}: {' '.join(response.text.split())[:200] or 'nothing more'}"
 
 
 _FIRST_NS: Final = 600 * 10**9
@@ -299,28 +276,12 @@ async def at_most(limit: int | None, trace_ids: AsyncIterator[str]) -> dict[str,
     return found
 
 
-class SearchOnlyReader:
-    """Base class of readers that find traces by id and by search only."""
+class HttpReader:
+    """Base class of readers over HTTP, which find traces by id and by search only."""
 
     back_end: ClassVar[str]
     shortest_ns: int
     longest_ns = 30 * 86_400 * 10**9
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        """Raise an error, because the back end cannot list every trace.
-
-        Raises:
-            ReadError: always.
-        """
-        raise ReadError(
-            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
-        )
-        yield  # makes this an async generator, as the port requires
-
-
-class HttpReader(SearchOnlyReader):
-    """Base class of those over HTTP."""
-
     most_traces: ClassVar[int]
     """Per search, unless told otherwise."""
 
@@ -334,6 +295,17 @@ class HttpReader(SearchOnlyReader):
     ) -> None:
         self._api = HttpApi(self.back_end, base_url, access, sleep=sleep)
         self._traces_at_once = traces_at_once or self.most_traces
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Raise an error, because the back end cannot list every trace.
+
+        Raises:
+            ReadError: always.
+        """
+        raise ReadError(
+            f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
+        )
+        yield  # makes this an async generator, as the port requires
 
     async def aclose(self) -> None:
         """Close the connections."""

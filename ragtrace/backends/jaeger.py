@@ -1,41 +1,24 @@
-"""Jaeger's query API over HTTP: v3 (OTLP JSON), or v2 if the server has no v3; and over gRPC.
+"""Jaeger's query API: v3 (OTLP JSON), or v2 if the server has no v3.
 
 In v2, times are microseconds. Arrays are JSON text, and kinds, status and scope are tags, by OpenTelemetry's
 rules for exporting to Jaeger (https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/).
-Over gRPC it is ``jaeger.api_v3.QueryService``, port 16685, with tags and streams.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-from ragtrace.backends.http_api import (
-    MOST_READ_BYTES,
-    ConnectionSettings,
-    HttpReader,
-    SearchOnlyReader,
-)
-from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import REPEATABLE, ReadRetries, Sleep, open_channel
+from ragtrace.backends.http_api import HttpReader
+from ragtrace.errors import InputError, ReadError, ReadOversized, ReadUnavailable
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
-from ragtrace.traces.otlp import decode_json, spans_in
+from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
-
-if TYPE_CHECKING:
-    import grpc
-
 
 _KINDS: Final = {kind.name.lower(): kind for kind in SpanKind}
 _CODES: Final = {code.name: code for code in StatusCode}
@@ -129,18 +112,33 @@ def _first(tags: Mapping[str, AttributeValue], names: Iterable[str]) -> str:
     return next((str(tags[name]) for name in names if name in tags), "")
 
 
-T = TypeVar("T")
-
 _TRACE_ID_DIGITS: Final = 32
 _MICROSECOND_NS: Final = 1_000
 
 
-class _JaegerSearch(SearchOnlyReader):
-    """Search as Jaeger's stores do it: one service at a time."""
+class JaegerReader(HttpReader):
+    """Read traces by id and by search from Jaeger's query service (port 16686)."""
 
     back_end = "Jaeger"
     shortest_ns = _MICROSECOND_NS
-    _traces_at_once: int
+    most_traces = 100
+    """It returns whole traces, so this is some megabytes at most."""
+
+    def __init__(self, base_url: str, **options: Any) -> None:
+        super().__init__(base_url, **options)
+        self._version: _V2 | _V3 | None = None
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if Jaeger has none.
+
+        Raises:
+            ReadError: the request failed, or the response is invalid.
+            InputError: the trace id is not hex.
+        """
+        trace_id = normalized_trace_id(trace_id)
+        version = await self._detected_version()
+        body = await self._api.text(f"{version.traces}/{trace_id}", {version.raw: "true"})
+        return self._traces(version, body).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces; without a service, search all services.
@@ -163,47 +161,25 @@ class _JaegerSearch(SearchOnlyReader):
             return Page(found={}, limit=self._traces_at_once, is_cut=True)
 
     async def _page(self, query: TraceQuery) -> Page:
-        raise NotImplementedError
-
-    async def services(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-
-class JaegerReader(_JaegerSearch, HttpReader):
-    """Read traces by id and by search from Jaeger's query service (port 16686)."""
-
-    most_traces = 100
-    """It returns whole traces, so this is some megabytes at most."""
-
-    def __init__(self, base_url: str, **options: Any) -> None:
-        super().__init__(base_url, **options)
-        self._version: _V2 | _V3 | None = None
-
-    async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if Jaeger has none.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-            InputError: the trace id is not hex.
-        """
-        trace_id = normalized_trace_id(trace_id)
-        version = await self._detected_version()
-        body = await self._asked(f"{version.traces}/{trace_id}", {version.raw: "true"})
-        return traces_by_id(self._understood(version.spans, body)).get(trace_id) if body is not None else None
-
-    async def _page(self, query: TraceQuery) -> Page:
         version = await self._detected_version()
         if version is V3 and query.tags:
             return await self._search_by_tags(query)
-        body = await self._asked(version.traces, version.parameters(query, self._traces_at_once))
-        found = traces_by_id(self._understood(version.spans, body)) if body is not None else {}
-        return Page.of(found, limit=self._traces_at_once)
+        body = await self._api.text(version.traces, version.parameters(query, self._traces_at_once))
+        return Page.of(self._traces(version, body), limit=self._traces_at_once)
+
+    def _traces(self, version: _V2 | _V3, body: str | None) -> dict[str, Trace | None]:
+        with self._api.reading():
+            spans = version.spans(body) if body is not None else ()
+        by_trace = sorted(spans, key=lambda span: span.trace_id)
+        grouped = groupby(by_trace, key=lambda span: span.trace_id)
+        return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
 
     async def _search_by_tags(self, query: TraceQuery) -> Page:
         """Search with v2, because v3 over HTTP has no parameter for tags. The traces are read with v3, which
         keeps the types of values."""
-        body = await self._asked(V2.traces, V2.parameters(query, self._traces_at_once))
-        ids = self._understood(V2.trace_ids, body) if body is not None else ()
+        found = await self._api.document(V2.traces, V2.parameters(query, self._traces_at_once)) or {}
+        with self._api.reading():
+            ids = [trace["traceID"].zfill(32) for trace in found.get("data") or ()]
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
@@ -213,51 +189,26 @@ class JaegerReader(_JaegerSearch, HttpReader):
             ReadError: the request failed.
         """
         version = await self._detected_version()
-        listed = (await self._json(version.services) or {}).get(version.listed)
+        listed = (await self._api.document(version.services) or {}).get(version.listed)
         return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
     async def _detected_version(self) -> _V2 | _V3:
         """Detect the API version once: a server without v3 answers with its page, or with 404."""
-        if self._version is None:
-            self._version = await self._detect_version()
-        return self._version
-
-    async def _detect_version(self) -> _V2 | _V3:
+        if self._version is not None:
+            return self._version
         failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
         try:
-            if "services" in (await self._json(V3.services) or {}):
+            if V3.listed in (await self._api.document(V3.services) or {}):
+                self._version = V3
                 return V3
         except (ReadOversized, ReadUnavailable):
             raise
         except ReadError as exc:
             failure = exc
-        if "data" in (await self._json(V2.services) or {}):
-            return V2
-        raise failure
-
-    async def _asked(self, path: str, params: Mapping[str, str | int]) -> str | None:
-        response = await self._api.get(path, params)
-        if response.status == 404:
-            return None
-        if response.status == 400:
-            raise ReadError(
-                f"{self._api.where} does not understand the query: {_error_message(response.text)}"
-            )
-        return response.text
-
-    async def _json(self, path: str) -> dict[str, object] | None:
-        body = await self._asked(path, {})
-        try:
-            tree = json.loads(body) if body is not None else None
-        except (ValueError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} sent a response to {path} that is not JSON") from exc
-        return tree if isinstance(tree, dict) else None
-
-    def _understood(self, read: Callable[[str], T], body: str) -> T:
-        try:
-            return read(body)
-        except (CodecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            raise ReadError(f"{self._api.where} sent unreadable traces: {type(exc).__name__}") from exc
+        if V2.listed not in (await self._api.document(V2.services) or {}):
+            raise failure
+        self._version = V2
+        return V2
 
 
 class _V3:
@@ -309,9 +260,6 @@ class _V2:
     def spans(self, body: str) -> tuple[Span, ...]:
         return spans_of_v2(json.loads(body))
 
-    def trace_ids(self, body: str) -> tuple[str, ...]:
-        return tuple(trace["traceID"].zfill(32) for trace in json.loads(body)["data"])
-
 
 V3: Final = _V3()
 V2: Final = _V2()
@@ -329,13 +277,6 @@ def normalized_trace_id(trace_id: str) -> str:
     return digits.zfill(_TRACE_ID_DIGITS)
 
 
-def traces_by_id(spans: Iterable[Span]) -> dict[str, Trace | None]:
-    """Group spans by trace."""
-    by_trace = sorted(spans, key=lambda span: span.trace_id)
-    grouped = groupby(by_trace, key=lambda span: span.trace_id)
-    return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
-
-
 def _parts(body: str) -> Iterator[str]:
     """Split a body into its JSON objects (large traces are streamed), without the wrapper."""
     decoder, position = json.JSONDecoder(), 0
@@ -349,247 +290,3 @@ def _parts(body: str) -> Iterator[str]:
 def _rfc3339(time_ns: int) -> str:
     seconds, rest = divmod(time_ns, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
-
-
-def _error_message(body: str) -> str:
-    try:
-        return str(json.loads(body)["error"]["message"])[:200]
-    except (ValueError, TypeError, KeyError):
-        return body[:200]
-
-
-_SERVICE: Final = "/jaeger.api_v3.QueryService/"
-_TRACES_IN_A_STREAM: Final = 500
-
-
-class JaegerGrpcReader(_JaegerSearch):
-    """Read traces by id and by search from Jaeger's query service at ``host:port``."""
-
-    def __init__(
-        self,
-        endpoint: str,
-        *,
-        insecure: bool = True,
-        access: ConnectionSettings | None = None,
-        traces_at_once: int = _TRACES_IN_A_STREAM,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._endpoint = endpoint
-        self._access = access or ConnectionSettings()
-        self._pem = None if insecure else self._access.tls.pem() if self._access.tls else ()
-        self._traces_at_once = traces_at_once
-        self._sleep = sleep
-        self._is_known = False
-        self._channel: grpc.aio.Channel | None = None
-
-    async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if Jaeger has none.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-            InputError: the trace id is not hex.
-        """
-        trace_id = normalized_trace_id(trace_id)
-        request = _message("GetTraceRequest", trace_id=trace_id, raw_traces=True)
-        return traces_by_id(await self._spans("GetTrace", request)).get(trace_id)
-
-    async def _page(self, query: TraceQuery) -> Page:
-        request = _message("FindTracesRequest")
-        request.query.MergeFrom(
-            _message(
-                "TraceQueryParameters",
-                service_name=query.service or "",
-                operation_name=query.operation or "",
-                attributes=dict(query.tags),
-                start_time_min=_timestamp(query.since_ns),
-                start_time_max=_timestamp(query.until_ns - 1),
-                search_depth=self._traces_at_once,
-                raw_traces=True,
-            )
-        )
-        found = traces_by_id(await self._spans("FindTraces", request))
-        return Page.of(found, limit=self._traces_at_once)
-
-    async def services(self) -> tuple[str, ...]:
-        """Return the names of the services that sent spans.
-
-        Raises:
-            ReadError: the request failed.
-        """
-        return await self._with_retries(self._services)
-
-    async def aclose(self) -> None:
-        """Close the channel."""
-        if self._channel is not None:
-            await self._channel.close(None)
-            self._channel = None
-
-    async def _spans(self, method: str, request: Any) -> list[Span]:
-        async def ask() -> list[Span]:
-            return [span async for span in self._streamed(method, request)]
-
-        return await self._with_retries(ask)
-
-    async def _with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Retry transient errors, unless the server has never answered successfully."""
-        retries = ReadRetries()
-        while True:
-            try:
-                answer = await ask()
-            except ReadUnavailable as exc:
-                if not self._is_known:
-                    raise
-                pause_s = retries.pause_s()
-                if pause_s is None:
-                    raise ReadUnavailable(f"{exc} ({retries})") from exc
-                await self._sleep(pause_s)
-            else:
-                self._is_known = True
-                return answer
-
-    async def _services(self) -> tuple[str, ...]:
-        import grpc
-
-        read = _class("GetServicesResponse").FromString
-        ask = self._opened().unary_unary(
-            f"{_SERVICE}GetServices",
-            request_serializer=None,  # the request body is empty
-            response_deserializer=read,
-        )
-        try:
-            answer = await ask(b"", **self._call())
-        except grpc.aio.AioRpcError as exc:
-            raise self._error(exc) from exc
-        return tuple(answer.services)
-
-    async def _streamed(self, method: str, request: Any) -> AsyncIterator[Span]:
-        import grpc
-
-        ask = self._opened().unary_stream(
-            f"{_SERVICE}{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=None,  # their size is needed
-        )
-        left = MOST_READ_BYTES
-        call = ask(request, **self._call())
-        try:
-            async for part in call:
-                left -= len(part)
-                if left < 0:
-                    raise self._oversized()
-                # an export request and Jaeger's ``TracesData`` are the same on the wire
-                for span in spans_in(ExportTraceServiceRequest.FromString(part)):
-                    yield span
-        except grpc.aio.AioRpcError as exc:
-            if exc.code() is not grpc.StatusCode.NOT_FOUND:
-                raise self._error(exc) from exc
-        except (CodecError, DecodeError) as exc:
-            raise ReadError(f"Jaeger at {self._endpoint} sent a response that is not OTLP: {exc}") from exc
-        finally:
-            call.cancel()  # a stream that nobody reads on
-
-    def _call(self) -> Mapping[str, Any]:
-        metadata = [(key.lower(), value) for key, value in self._access.sent_headers.items()]
-        return {"metadata": metadata, "timeout": self._access.timeout_s}
-
-    def _opened(self) -> grpc.aio.Channel:
-        self._channel = self._channel or open_channel(self._endpoint, self._pem, most_bytes=MOST_READ_BYTES)
-        return self._channel
-
-    def _oversized(self) -> ReadOversized:
-        return ReadOversized(
-            f"Jaeger at {self._endpoint} sent a response that is too large: it is longer than "
-            f"{MOST_READ_BYTES >> 20} MiB, the most that ragtrace reads: read less at once, such as a "
-            "shorter time or one trace by its id"
-        )
-
-    def _error(self, exc: grpc.aio.AioRpcError) -> ReadError:
-        code, said = exc.code().name, (exc.details() or "")[:200]
-        if code == "RESOURCE_EXHAUSTED" and "larger than max" in said:
-            return self._oversized()
-        if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-            return ReadError(
-                f"Jaeger at {self._endpoint} refused the credentials ({code}): give a token or a header"
-            )
-        if code == "UNIMPLEMENTED":
-            return ReadError(
-                f"{self._endpoint} speaks gRPC, but has no Jaeger query service: is it port 16685?"
-            )
-        kind = ReadUnavailable if code in REPEATABLE.codes else ReadError
-        return kind(f"Jaeger at {self._endpoint} answered {code}: {said}")
-
-
-_TIMESTAMP: Final = ".google.protobuf.Timestamp"
-_FIELDS: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
-    "GetServicesResponse": {"services": (1, "repeated string")},
-    "GetTraceRequest": {"trace_id": (1, "string"), "raw_traces": (4, "bool")},
-    "TraceQueryParameters": {
-        "service_name": (1, "string"),
-        "operation_name": (2, "string"),
-        "attributes": (3, "repeated .jaeger.api_v3.TraceQueryParameters.AttributesEntry"),
-        "start_time_min": (4, _TIMESTAMP),
-        "start_time_max": (5, _TIMESTAMP),
-        "search_depth": (8, "int32"),
-        "raw_traces": (9, "bool"),
-    },
-    "FindTracesRequest": {"query": (1, ".jaeger.api_v3.TraceQueryParameters")},
-}
-"""The used messages of ``jaeger.api_v3``: field numbers and types."""
-
-
-def _message(name: str, **values: object) -> Any:
-    return _class(name)(**values)
-
-
-def _class(name: str) -> Any:
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"jaeger.api_v3.{name}"))
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
-    pool.AddSerializedFile(_file().SerializeToString())
-    return pool
-
-
-def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="ragtrace/jaeger_api_v3.proto",
-        package="jaeger.api_v3",
-        syntax="proto3",
-        dependency=["google/protobuf/timestamp.proto"],
-    )
-    for name, fields in _FIELDS.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind) in fields.items():
-            _add_field(message, field, number, kind)
-        if "attributes" in fields:
-            entry = message.nested_type.add(name="AttributesEntry")
-            entry.options.map_entry = True
-            _add_field(entry, "key", 1, "string")
-            _add_field(entry, "value", 2, "string")
-    return file
-
-
-def _add_field(message: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str) -> None:
-    field = message.field.add(name=name, number=number)
-    repeated, _, type_ = kind.rpartition(" ")
-    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
-    if type_.startswith("."):
-        field.type, field.type_name = field.TYPE_MESSAGE, type_
-    else:
-        field.type = _TYPES[type_]
-
-
-_TYPES: Final = {
-    "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
-    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
-    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-}
-
-
-def _timestamp(time_ns: int) -> Any:
-    seconds, nanos = divmod(time_ns, 10**9)
-    stamp = _pool().FindMessageTypeByName("google.protobuf.Timestamp")
-    return message_factory.GetMessageClass(stamp)(seconds=seconds, nanos=nanos)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ragtrace import semconv
@@ -23,7 +23,6 @@ from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace
 
 Json = Mapping[str, Any]
 
-_UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 _TAGS: Final = frozenset({"environment", "sessionId", "userId", "version"})
 """The API's search filters, under its own names."""
 
@@ -46,11 +45,9 @@ class LangfuseReader(HttpReader):
             ReadError: the request failed, or the response is invalid.
         """
         version = await self._detected_version()
-        try:
+        with self._api.reading():
             stored = await version.stored(self._api, trace_id.strip())
             return _trace(stored) if stored else None
-        except _UNREADABLE as exc:
-            raise self._api.nonsense(exc) from exc
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for trace ids.
@@ -62,10 +59,8 @@ class LangfuseReader(HttpReader):
         version = await self._detected_version()
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
         limit = self._traces_at_once if can_be_parted else None
-        try:
+        with self._api.reading():
             found = await at_most(limit, version.trace_ids(self._api, query, wanted))
-        except _UNREADABLE as exc:
-            raise self._api.nonsense(exc) from exc
         return Page(found=found or {}, limit=self._traces_at_once, is_cut=found is None)
 
     async def _detected_version(self) -> _V3 | _V4:
@@ -178,9 +173,6 @@ class _V3:
         if trace is None:
             return None
         return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])
-
-
-_Version: TypeAlias = _V4 | _V3
 
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -322,7 +314,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _parsed(value: object) -> object:
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except _UNREADABLE:
+    except (ValueError, RecursionError):
         return value
 
 

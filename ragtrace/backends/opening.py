@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.jaeger import JaegerGrpcReader, JaegerReader
+from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.otlp_files import OtlpFileReader
 from ragtrace.backends.otlp_sinks import (
@@ -25,14 +24,14 @@ from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.scores import LangfuseScoreSink, PhoenixAnnotationSink
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError, SendError
-from ragtrace.http import ClientTls, Sleep, without_secrets
+from ragtrace.http import Sleep, without_secrets
 from ragtrace.ports import SpanSink, TraceReader
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 
 _SOURCES = (
-    "give jaeger:http://host:16686, jaeger:grpc://host:16685, tempo:http://host:3200, "
-    "phoenix:http://host:6006, langfuse:https://host, or otlp-file:PATH for a file or folder of OTLP"
+    "give jaeger:http://host:16686, tempo:http://host:3200, phoenix:http://host:6006, langfuse:https://host, "
+    "or otlp-file:PATH for a file or folder of OTLP"
 )
 
 
@@ -46,8 +45,8 @@ def open_reader(
     """Open the reader for ``otlp-file:PATH``, or for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or
     ``langfuse:``; a plain URL is Jaeger's.
 
-    A Jaeger URL may begin with ``http``, ``https``, ``grpc`` or ``grpcs``. ``on_fault`` is called for
-    unreadable parts of files, which are skipped; without it, they raise. ``sleep`` waits between retries.
+    ``on_fault`` is called for unreadable parts of files, which are skipped; without it, they raise. ``sleep``
+    waits between retries.
 
     Raises:
         ConfigError: the address has another form.
@@ -55,38 +54,23 @@ def open_reader(
     scheme, _, rest = source.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileReader(rest, on_fault=on_fault)
-    address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
-    url = _address_of(address)
-    if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
-        endpoint, insecure = url.netloc.rpartition("@")[2], url.scheme == "grpc"
-        return JaegerGrpcReader(endpoint, insecure=insecure, access=_with_login(access, url), sleep=sleep)
-    if url is None or url.scheme not in ("http", "https"):
+    address = rest if scheme in _OVER_HTTP else source
+    try:
+        url = urlsplit(address)
+        is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_SOURCES}")
     return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 
 _OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {
+    "jaeger": JaegerReader,
     "tempo": TempoReader,
     "phoenix": PhoenixReader,
     "langfuse": LangfuseReader,
 }
-
-
-def _with_login(access: ConnectionSettings | None, url: SplitResult) -> ConnectionSettings | None:
-    """Let the login of an address precede others, as over HTTP."""
-    if url.username is None:
-        return access
-    login = (unquote(url.username), unquote(url.password or ""))
-    return replace(access or ConnectionSettings(), basic=login, token=None)
-
-
-def _address_of(text: str) -> SplitResult | None:
-    try:
-        url = urlsplit(text)
-        is_address = url.hostname and url.port != 0
-    except ValueError:
-        return None
-    return url if is_address else None
 
 
 _GRPC_PORT = 4317
@@ -99,13 +83,7 @@ _ACCEPTED = (
 )
 
 
-def open_sink(
-    endpoint: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    tls: ClientTls | None = None,
-    timeout_s: float = 10,
-) -> SpanSink:
+def open_sink(endpoint: str, *, access: ConnectionSettings | None = None) -> SpanSink:
     """Open the sink for an address; it connects on the first ``send``.
 
     ``http(s)://host[:4318][/path]`` is OTLP/HTTP; without a path ``/v1/traces`` is added. ``grpc://``,
@@ -114,12 +92,12 @@ def open_sink(
     every port that ends in these digits, such as 14317. ``otlp-file:PATH`` is a file.
 
     Raises:
-        ConfigError: the address has another form, or files of ``tls`` cannot be used.
+        ConfigError: the address has another form, or files of ``access.tls`` cannot be used.
     """
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
-    return _open_otlp(endpoint, TRACES, headers=headers, tls=tls, timeout_s=timeout_s)
+    return _open_otlp(endpoint, TRACES, access)
 
 
 def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
@@ -132,28 +110,25 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
     Raises:
         ConfigError: the address has another form.
     """
-    access = access or ConnectionSettings()
-    headers = access.sent_headers
     scheme, _, url = address.partition(":")
     if accepts_spans(address):
-        return open_sink(address, headers=headers, tls=access.tls)
+        return open_sink(address, access=access)
     if accepts_logs(address):
         return EvaluationLogSink(open_logs_sink(address, access=access))
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(
             f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
-    return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+    return _SCORE_SINKS[scheme](url.rstrip("/"), access=access)
 
 
-def open_logs_sink(address: str, *, access: ConnectionSettings) -> SpanSink:
+def open_logs_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
     """Open the sink for ``logs:ENDPOINT`` itself: it sends any ``ExportLogsServiceRequest``.
 
     Raises:
         ConfigError: the address has another form.
     """
-    url = address.removeprefix(f"{_LOGS}:")
-    return _open_otlp(url, LOGS, headers=access.sent_headers, tls=access.tls, timeout_s=access.timeout_s)
+    return _open_otlp(address.removeprefix(f"{_LOGS}:"), LOGS, access)
 
 
 def accepts_logs(address: str) -> bool:
@@ -192,54 +167,27 @@ _SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {
 }
 
 
-def _open_otlp(
-    endpoint: str,
-    signal: Signal,
-    *,
-    headers: Mapping[str, str] | None,
-    tls: ClientTls | None,
-    timeout_s: float,
-) -> SpanSink:
+def _open_otlp(endpoint: str, signal: Signal, access: ConnectionSettings | None) -> SpanSink:
     url = _split(endpoint)
     if url.scheme in ("http", "https") and not _is_grpc(url):
-        return OtlpHttpSink(
-            _signal_url(url, signal),
-            headers=headers,
-            tls=tls,
-            timeout_s=timeout_s,
-            signal=signal,
-        )
-    return OtlpGrpcSink(
-        f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
-        headers=headers,
-        insecure=url.scheme in ("http", "grpc"),
-        tls=tls,
-        timeout_s=timeout_s,
-        signal=signal,
-    )
+        return OtlpHttpSink(_signal_url(url, signal), access=access, signal=signal)
+    address = f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}"
+    return OtlpGrpcSink(address, insecure=url.scheme in ("http", "grpc"), access=access, signal=signal)
 
 
 def _split(endpoint: str) -> SplitResult:
     if "@" in endpoint.partition("?")[0]:
         raise ConfigError("an OTLP endpoint holds a user or password: give them as a header instead")
     is_bare = "://" not in endpoint
-    url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
-    if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
-        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
-    if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
-        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
-    return url
-
-
-def _parse(text: str, endpoint: str) -> SplitResult:
     try:
-        url = urlsplit(text)
-        _ = url.port  # raises if the port is not a number
-    except ValueError as exc:
-        raise ConfigError(
-            f"{without_secrets(endpoint)!r} is not an address to send spans to ({exc}): {_ACCEPTED}"
-        ) from exc
-    if any(character.isspace() for character in text):
+        url = urlsplit(f"grpc://{endpoint}" if is_bare else endpoint)
+        is_address = url.scheme in ("http", "https", "grpc", "grpcs") and bool(url.hostname)
+        if url.scheme in ("grpc", "grpcs"):
+            is_address = is_address and url.path in ("", "/") and not (is_bare and url.port is None)
+        is_address = is_address and url.port != 0 and not any(map(str.isspace, endpoint))
+    except ValueError:  # such as a port that is no number
+        is_address = False
+    if not is_address:
         raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
     return url
 

@@ -6,8 +6,8 @@ bare protobuf message. A whole file may be compressed (gzip, zstd) or be in UTF-
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
 
 JSON of other tools, perhaps between the lines of a log, becomes OTLP's: what people download from Jaeger's
-page and Tempo's API, what OpenTelemetry's console exporters of Python and Go print, Zipkin's JSON, and OTLP
-with snake_case names, base64 ids or old scopes.
+page and Tempo's API, what OpenTelemetry's console exporter of Python prints, and OTLP with snake_case names,
+base64 ids or old scopes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
 import io
 import json
-import os
 import re
-import sqlite3
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -44,125 +39,8 @@ from ragtrace._input import (
 from ragtrace.backends.jaeger import spans_of_v2
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import AttributeValue
-from ragtrace.sql import open_temporary, transaction
-from ragtrace.traces.otlp import Encoding, encode_json, parse_request, read_spans, trace_ids_in
-from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
-
-_HEAD_BYTES: Final = 4 << 10
-_SCHEMA: Final = """
-    CREATE TABLE line (file INTEGER, id TEXT, start INTEGER, length INTEGER, PRIMARY KEY (file, id, start))
-    WITHOUT ROWID;
-    CREATE INDEX by_start ON line (file, start);
-"""
-_FIND: Final = "SELECT start, length FROM line WHERE file = ? AND id = ? ORDER BY start"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scanned:
-    file: int
-    inode: int
-    head: bytes
-    """Digest of its first bytes: a file that was written again has others."""
-    end: int
-    """Where its last whole line ends."""
-    size: int
-    mtime_ns: int
-
-    def is_of(self, stat: os.stat_result) -> bool:
-        """Return whether the file is still the same."""
-        return (self.size, self.mtime_ns, self.inode) == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-
-
-class FoundLine(NamedTuple):
-    """A line with the id, and where it starts in its file."""
-
-    start: int
-    text: bytes
-
-
-class LineIndex:
-    """Knows in which lines of files an id is. It scans a file once, and later only what was appended.
-
-    The index is a temporary database, on disk if it is large. Several threads may use it.
-    """
-
-    def __init__(self, ids_of: Callable[[bytes], Iterable[str]]) -> None:
-        """``ids_of`` returns the ids in a line."""
-        self._ids_of = ids_of
-        self._db = open_temporary(_SCHEMA)
-        self._scanned: dict[Path, _Scanned] = {}
-        self._one = threading.Lock()
-
-    def lines(self, path: Path, wanted: str) -> list[FoundLine]:
-        """Return the lines with this id, in their order.
-
-        Raises:
-            OSError: the file cannot be read, or the disk is full.
-        """
-        try:
-            with self._one, path.open("rb") as file:
-                number = self._refreshed(path, file).file
-                rows = self._db.execute(_FIND, (number, wanted)).fetchall()
-                return [FoundLine(start, _read(file, start, length)) for start, length in rows]
-        except sqlite3.Error as exc:
-            raise OSError(f"its index cannot be kept: {exc}") from exc
-
-    def close(self) -> None:
-        """Delete the index."""
-        with self._one:
-            self._db.close()
-
-    def _refreshed(self, path: Path, file: BinaryIO) -> _Scanned:
-        stat = path.stat()
-        head = hashlib.sha256(file.read(_HEAD_BYTES)).digest()
-        known = self._scanned.get(path)
-        if known and known.is_of(stat):
-            return known
-        if known is None or not _has_grown(known, stat.st_ino, stat.st_size, file):
-            number = known.file if known else len(self._scanned)
-            known = _Scanned(file=number, inode=0, head=head, end=0, size=0, mtime_ns=0)
-        end = self._scan(known.file, file, known.end)
-        self._scanned[path] = _Scanned(
-            file=known.file,
-            inode=stat.st_ino,
-            head=head,
-            end=end,
-            size=stat.st_size,
-            mtime_ns=stat.st_mtime_ns,
-        )
-        return self._scanned[path]
-
-    def _scan(self, number: int, file: BinaryIO, begin: int) -> int:
-        """Note the ids from this place on, and return where the last whole line ends."""
-        end = begin
-        file.seek(begin)
-        with transaction(self._db):
-            self._db.execute("DELETE FROM line WHERE file = ? AND start >= ?", (number, begin))
-            for start, line in _lines(file, begin):
-                rows = [(number, found, start, len(line)) for found in set(self._ids_of(line))]
-                self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?)", rows)
-                if line.endswith(b"\n"):
-                    end = start + len(line)
-        return end
-
-
-def _has_grown(known: _Scanned, inode: int, size: int, file: BinaryIO) -> bool:
-    """Return whether the file is the same with more at its end."""
-    if inode != known.inode or size <= known.size:
-        return False
-    return hashlib.sha256(_read(file, 0, min(_HEAD_BYTES, known.size))).digest() == known.head
-
-
-def _lines(file: BinaryIO, begin: int) -> Iterator[tuple[int, bytes]]:
-    for line in file:
-        yield begin, line
-        begin += len(line)
-
-
-def _read(file: BinaryIO, start: int, length: int) -> bytes:
-    file.seek(start)
-    return file.read(length)
-
+from ragtrace.traces.otlp import Encoding, encode, parse_request, read_spans, trace_ids_in
+from ragtrace.traces.trace import Resource, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
 
 _STANDARD_INPUT: Final = "-"
 _BATCH_BYTES: Final = 256 << 10
@@ -188,22 +66,16 @@ class OtlpFileReader:
         self._on_fault = on_fault
         self.share_read: float | None = None
         """The share that `traces` has read, from 0 to 1; ``None`` for a pipe, because its size is unknown."""
-        self._gets = 0
-        self._index: LineIndex | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the files have none. The second time, it makes an index of lines.
+        """Return the trace, or ``None`` if the files have none.
 
         Raises:
             ReadError: a file cannot be read.
             InputError: a piece with the trace id is not OTLP; names file and place.
         """
         wanted = trace_id.lower()
-        self._gets += 1
-        if self._gets > 1 and not await asyncio.to_thread(_is_read_once, self._path):
-            members = await asyncio.to_thread(self._members, wanted)
-            return Trace.of(wanted, members) if members else None
-        members = []
+        members: list[Span] = []
         async for batch in self._batches():
             naming = [piece for piece in batch if wanted in _trace_ids(piece)]
             decoded = await asyncio.to_thread(self._decoded, naming)
@@ -219,55 +91,41 @@ class OtlpFileReader:
             ReadError: a file cannot be read.
             InputError: a piece is not OTLP; names file and place.
         """
-        with closing(_LastPieces()) as last:
-            length = await self._note_last(last)
-            started: dict[str, list[Span]] = {}
-            number = 0
-            async for batch in self._batches(up_to=length):
-                ending = last.ending_in(number, len(batch))
-                for spans in await asyncio.to_thread(self._decoded, batch):
-                    for span in spans:
-                        started.setdefault(span.trace_id, []).append(span)
-                    for trace_id in ending.get(number, ()):
-                        if trace_id in started:
-                            yield Trace.of(trace_id, started.pop(trace_id))
-                    number += 1
-                self.share_read = number / length if length < sys.maxsize else None
+        ending, length = await self._ends()
+        started: dict[str, list[Span]] = {}
+        number = 0
+        async for batch in self._batches(up_to=length):
+            for spans in await asyncio.to_thread(self._decoded, batch):
+                for span in spans:
+                    started.setdefault(span.trace_id, []).append(span)
+                for trace_id in ending.get(number, ()):
+                    if trace_id in started:
+                        yield Trace.of(trace_id, started.pop(trace_id))
+                number += 1
+            self.share_read = number / length if length < sys.maxsize else None
         for trace_id, members in started.items():  # from a pipe, or with ids in JSON escapes
             yield Trace.of(trace_id, members)
 
     async def aclose(self) -> None:
-        """Delete the index of lines; files are closed after each read."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        """Do nothing: files are closed after each read."""
 
-    def _members(self, wanted: str) -> list[Span]:
-        """Return the spans of a trace: by the index in files of lines, else by reading."""
-        if self._index is None:
-            self._index = LineIndex(_trace_ids_in_json)
-        indexed, others = _parted(self._names())
-        found = [
-            OtlpFrame(f"{name}, byte {line.start}", "json", line.text.strip())
-            for name in indexed
-            for line in _lines_in(self._index, name, wanted)
-        ]
-        for name in others:
-            found += [piece for piece in self._pieces_of(name) if wanted in _trace_ids(piece)]
-        return [span for spans in self._decoded(found) for span in spans if span.trace_id == wanted]
-
-    async def _note_last(self, last: _LastPieces) -> int:
-        """Note the last piece of each trace, and return the number of pieces.
+    async def _ends(self) -> tuple[Mapping[int, Sequence[str]], int]:
+        """Return which traces end in which piece, and the number of pieces; of a pipe, nothing.
 
         Scanning for ids only is far cheaper than parsing spans.
         """
+        ending: dict[int, list[str]] = {}
         if await asyncio.to_thread(_is_read_once, self._path):
-            return sys.maxsize
+            return ending, sys.maxsize
+        last: dict[str, int] = {}
         number = 0
         async for batch in self._batches(quietly=True):
-            await _in_thread(last.note, number, batch)
-            number += len(batch)
-        return number
+            for trace_ids in await asyncio.to_thread(lambda pieces: [*map(_trace_ids, pieces)], batch):
+                last.update(dict.fromkeys(trace_ids, number))
+                number += 1
+        for trace_id, piece in last.items():
+            ending.setdefault(piece, []).append(trace_id)
+        return ending, number
 
     async def _batches(
         self, *, up_to: int = sys.maxsize, quietly: bool = False
@@ -329,73 +187,33 @@ def holds_traces(path: str | Path) -> bool:
     Raises:
         InputError: it is damaged; names the file.
         ReadError: it cannot be read.
+        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
     """
     if {suffix.lower() for suffix in Path(path).suffixes} & _TABLES:
         return False
+    name = str(path)
     try:
         with Path(path).open("rb") as file:
-            return holds_spans(file, str(path))
+            plain = unpacked(file, name)
+            if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
+                return True
+            first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
+            if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
+                documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
+                return any(not each.fault for each in documents)
+            text = first if _is_whole(first) else first + read_bounded(plain, name)
+    except unpacking_errors() as exc:
+        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
     except OSError as exc:
-        raise _unreadable(str(path), exc) from exc
+        raise _unreadable(name, exc) from exc
+    try:
+        tree, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace").removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return False
+    return _holds_spans(tree)
 
 
 _TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
-
-
-class _LastPieces:
-    """The number of each trace's last piece. It is on disk, so that a million traces take no memory."""
-
-    def __init__(self) -> None:
-        self._db = open_temporary(
-            "CREATE TABLE last (trace_id BLOB PRIMARY KEY, piece INTEGER) WITHOUT ROWID;"
-        )
-        self._db.execute("BEGIN")
-        self._is_indexed = False
-
-    def note(self, first: int, batch: Sequence[OtlpFrame]) -> None:
-        """Note the trace ids in a batch of pieces; ``first`` is the number of its first piece."""
-        rows = (
-            (bytes.fromhex(trace_id), number)
-            for number, piece in enumerate(batch, first)
-            for trace_id in _trace_ids(piece)
-        )
-        self._db.executemany("INSERT OR REPLACE INTO last VALUES (?, ?)", rows)
-
-    def ending_in(self, first: int, pieces: int) -> Mapping[int, Sequence[str]]:
-        """Return the traces that end in these pieces, by piece number."""
-        if not self._is_indexed:
-            self._db.execute("CREATE INDEX by_piece ON last (piece)")
-            self._is_indexed = True
-        ending: dict[int, list[str]] = {}
-        for trace_id, piece in self._db.execute(
-            "SELECT trace_id, piece FROM last WHERE piece >= ? AND piece < ?", (first, first + pieces)
-        ):
-            ending.setdefault(piece, []).append(trace_id.hex())
-        return ending
-
-    def close(self) -> None:
-        """Delete everything."""
-        self._db.close()
-
-
-def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Part files of JSON lines from others: compressed, of protobuf, or of JSON over several lines."""
-    indexed: list[str] = []
-    others: list[str] = []
-    for name in names:
-        try:
-            with Path(name).open("rb") as file:
-                (indexed if has_whole_lines(file) else others).append(name)
-        except OSError as exc:
-            raise _unreadable(name, exc) from exc
-    return indexed, others
-
-
-def _lines_in(index: LineIndex, name: str, wanted: str) -> list[FoundLine]:
-    try:
-        return index.lines(Path(name), wanted)
-    except OSError as exc:
-        raise _unreadable(name, exc) from exc
 
 
 def _unreadable(name: str, exc: OSError) -> ReadError:
@@ -443,15 +261,11 @@ def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
 def _trace_ids(piece: OtlpFrame) -> dict[str, None]:
     """List the trace ids in a piece; in JSON, this includes ids in links."""
     if piece.encoding == "json":
-        return dict.fromkeys(_trace_ids_in_json(piece.body))
+        return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(piece.body))
     try:
         return dict.fromkeys(trace_ids_in(parse_request(piece.body, encoding="protobuf")))
     except CodecError:
         return {}
-
-
-def _trace_ids_in_json(line: bytes) -> Iterator[str]:
-    return (found.decode().lower() for found in _TRACE_ID.findall(line))
 
 
 Json = Mapping[str, Any]
@@ -462,23 +276,31 @@ _UNUSUAL: Final = re.compile(rb'"traceId"\s*:\s*"[\w+/-]{22}==?"|"instrumentatio
 _HEAD: Final = 10_000
 
 
-def otlp_json(document: bytes) -> bytes | None:
-    """Return a JSON document as OTLP's JSON, or ``None`` if it has no spans of any kind.
-
-    Raises:
-        CodecError: it looks like spans of another form, and cannot be read as such.
-    """
+def _converted(where: str, document: bytes) -> Iterator[OtlpFrame]:
+    """Yield the message of a JSON document: as it is, or converted. A document without spans has none."""
     if document.startswith(_USUAL_START) and not _UNUSUAL.search(document, 0, _HEAD):
-        return document
+        yield OtlpFrame(where, "json", document)
+        return
     try:
         tree = json.loads(document)
+        body = _message_of(tree)
+    except CodecError as exc:
+        yield OtlpFrame(where, "json", b"{}", str(exc))
     except (ValueError, RecursionError):
-        return document  # the decoder says what is wrong with it
-    converted = _of_tree(tree)
-    return document if converted is None and not isinstance(tree, dict) else converted
+        yield OtlpFrame(where, "json", document)  # the decoder says what is wrong with it
+    else:
+        if body is not None:
+            yield OtlpFrame(where, "protobuf", body)
+        elif not isinstance(tree, dict):
+            yield OtlpFrame(where, "json", document)
 
 
-def _of_tree(tree: object) -> bytes | None:
+def _message_of(tree: object) -> bytes | None:
+    """Return the spans of a parsed document as protobuf, or ``None`` if it has none of any form.
+
+    Raises:
+        CodecError: it looks like spans of a form, and cannot be read as such.
+    """
     for is_form, convert, name in _FORMS:
         if is_form(tree):
             try:
@@ -490,18 +312,13 @@ def _of_tree(tree: object) -> bytes | None:
     return None
 
 
-def is_span_document(tree: object) -> bool:
-    """Return whether a parsed document has spans of any form."""
+def _holds_spans(tree: object) -> bool:
     return any(is_form(tree) for is_form, _, _ in _FORMS)
 
 
 _WRAPPERS: Final = ("trace", "result")
 """Around the spans in Tempo's second API, and in Jaeger's third."""
 _LISTS: Final = ("resourceSpans", "resource_spans", "batches")
-
-
-def _has(*names: str) -> Callable[[object], bool]:
-    return lambda tree: isinstance(tree, dict) and all(name in tree for name in names)
 
 
 def _is_otlp(tree: object) -> bool:
@@ -522,13 +339,14 @@ def _is_console(tree: object) -> bool:
 
 
 def _is_list(tree: object) -> bool:
-    return isinstance(tree, list) and any(map(is_span_document, tree))
+    return isinstance(tree, list) and any(map(_holds_spans, tree))
 
 
 def _of_otlp(tree: Any) -> bytes:
     inner = next((tree[name] for name in _WRAPPERS if isinstance(tree.get(name), dict)), tree)
     listed = next(inner[name] for name in _LISTS if name in inner)
-    return json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
+    written = json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
+    return parse_request(written, encoding="json").SerializeToString()
 
 
 _IDS: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
@@ -572,7 +390,7 @@ def _hex(value: Any, length: int) -> Any:
 
 
 def _of_jaeger(tree: Any) -> bytes:
-    return _encoded(spans_of_v2(tree))
+    return encode(spans_of_v2(tree))
 
 
 def _of_console(tree: Any) -> bytes:
@@ -580,7 +398,7 @@ def _of_console(tree: Any) -> bytes:
     status, resource = tree.get("status") or {}, tree.get("resource") or {}
     attributes = resource.get("attributes", resource)
     start_ns = _time_ns(tree["start_time"])
-    return _encoded(
+    return encode(
         [
             Span(
                 trace_id=_id(tree["context"]["trace_id"], 32),
@@ -615,85 +433,17 @@ def _of_console(tree: Any) -> bytes:
     )
 
 
-def _of_go(tree: Any) -> bytes:
-    """Convert a span as Go's ``stdouttrace`` writes it."""
-    status, parent = tree.get("Status") or {}, (tree.get("Parent") or {}).get("SpanID", "")
-    scope = tree.get("InstrumentationScope") or tree.get("InstrumentationLibrary") or {}
-    start_ns = _time_ns(tree["StartTime"])
-    return _encoded(
-        [
-            Span(
-                trace_id=_id(tree["SpanContext"]["TraceID"], 32),
-                span_id=_id(tree["SpanContext"]["SpanID"], 16),
-                parent_span_id=_id(parent, 16) if parent.strip("0") else None,
-                name=str(tree.get("Name", "")),
-                kind=_kind(tree.get("SpanKind")),
-                start_ns=start_ns,
-                end_ns=max(_time_ns(tree.get("EndTime")), start_ns),
-                attributes=_pairs(tree.get("Attributes")),
-                events=tuple(
-                    SpanEvent(
-                        name=str(event.get("Name", "")),
-                        time_ns=_time_ns(event.get("Time")),
-                        attributes=_pairs(event.get("Attributes")),
-                    )
-                    for event in tree.get("Events") or ()
-                ),
-                status_code=_status(status.get("Code")),
-                status_message=str(status.get("Description") or ""),
-                resource=Resource(attributes=_pairs(tree.get("Resource"))),
-                scope=Scope(name=str(scope.get("Name", "")), version=str(scope.get("Version", ""))),
-            )
-        ]
-    )
-
-
-def _of_zipkin(tree: Any) -> bytes:
-    """Convert a span of Zipkin's JSON, version 2."""
-    start_ns = int(tree.get("timestamp") or 0) * 1_000
-    service = (tree.get("localEndpoint") or {}).get("serviceName", "")
-    return _encoded(
-        [
-            Span(
-                trace_id=_id(tree["traceId"], 32),
-                span_id=_id(tree["id"], 16),
-                parent_span_id=_id(tree["parentId"], 16) if tree.get("parentId") else None,
-                name=str(tree.get("name", "")),
-                kind=_kind(tree.get("kind")),
-                start_ns=start_ns,
-                end_ns=start_ns + int(tree.get("duration") or 0) * 1_000,
-                attributes=_values(tree.get("tags")),
-                events=tuple(
-                    SpanEvent(name=str(note["value"]), time_ns=int(note["timestamp"]) * 1_000)
-                    for note in tree.get("annotations") or ()
-                ),
-                status_code=_status((tree.get("tags") or {}).get("otel.status_code")),
-                resource=Resource(attributes={"service.name": service} if service else {}),
-            )
-        ]
-    )
-
-
 def _of_list(tree: Any) -> bytes:
-    merged: list[Any] = []
-    for item in tree:
-        if (body := _of_tree(item)) is not None:
-            merged += json.loads(body).get("resourceSpans") or ()
-    return json.dumps({"resourceSpans": merged}).encode()
+    # protobuf joins the members of messages that follow each other
+    return b"".join(body for item in tree if (body := _message_of(item)) is not None)
 
 
 _FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str], ...]] = (
     (_is_otlp, _of_otlp, "OTLP"),
     (_is_jaeger, _of_jaeger, "Jaeger's JSON"),
     (_is_console, _of_console, "the console exporter's JSON"),
-    (_has("SpanContext", "StartTime"), _of_go, "the JSON of Go's console exporter"),
-    (_has("traceId", "id", "timestamp"), _of_zipkin, "Zipkin's JSON"),
     (_is_list, _of_list, "a list of spans"),
 )
-
-
-def _encoded(spans: Iterable[Span]) -> bytes:
-    return encode_json(spans).encode()
 
 
 def _id(value: Any, digits: int) -> str:
@@ -733,10 +483,6 @@ def _status(value: Any) -> StatusCode:
 
 def _values(attributes: Any) -> dict[str, AttributeValue]:
     return {str(key): _value(value) for key, value in (attributes or {}).items()}
-
-
-def _pairs(pairs: Any) -> dict[str, AttributeValue]:
-    return {str(pair["Key"]): _value(pair["Value"]["Value"]) for pair in pairs or ()}
 
 
 def _value(value: Any) -> AttributeValue:
@@ -781,40 +527,6 @@ def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
         raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
-def has_whole_lines(file: BinaryIO) -> bool:
-    """Return whether an open file has a JSON message on each line, neither compressed nor framed."""
-    first = file.readline(_MOST_BYTES)
-    if not first.startswith(b"{") or _CONTROL.search(first[:_LENGTH_BYTES]):
-        return False
-    return _is_whole(first.strip()) and first.startswith(b'{"resourceSpans"')
-
-
-def holds_spans(file: BinaryIO, name: str) -> bool:
-    """Return whether the first JSON document of an open file has spans, or whether it is protobuf.
-
-    Raises:
-        InputError: it is damaged, or too large; names the file.
-        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
-        OSError: it cannot be read.
-    """
-    try:
-        plain = unpacked(file, name)
-        if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
-            return True
-        first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
-        if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
-            documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
-            return any(not each.fault for each in documents)
-        text = first if _is_whole(first) else first + read_bounded(plain, name)
-    except unpacking_errors() as exc:
-        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
-    try:
-        tree, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace").removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return False
-    return is_span_document(tree)
-
-
 def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     head = plain.peek(_LENGTH_BYTES)
     if not _CONTROL.search(head):
@@ -840,16 +552,6 @@ def _json(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
 def _is_whole(line: bytes) -> bool:
     """Return whether a line is a message by itself, not the first line of a multi-line message."""
     return line not in (b"{", b"[") and not line.endswith((b"{", b"[", b","))
-
-
-def _converted(where: str, text: bytes) -> Iterator[OtlpFrame]:
-    try:
-        body = otlp_json(text)
-    except CodecError as exc:
-        yield OtlpFrame(where, "json", b"{}", str(exc))
-    else:
-        if body is not None:
-            yield OtlpFrame(where, "json", body)
 
 
 def _documents(content: bytes, name: str, first_line: int) -> Iterator[OtlpFrame]:

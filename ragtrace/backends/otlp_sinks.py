@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, TypeAlias, cast
@@ -17,19 +17,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import CodecError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.files import make_folder, make_private, open_private, sync_folder
 from ragtrace.http import (
     OTLP,
-    ClientTls,
     UnreadableBody,
     open_channel,
     open_client,
     redirected_to,
     retry_after_s_in,
+    without_secrets,
 )
 from ragtrace.ports import SpanSink
 from ragtrace.traces.logs import encode_evaluation_logs
@@ -62,26 +62,18 @@ class HttpSink:
     retryable: ClassVar[Collection[int]]
     """Statuses after which a retry may help and is safe."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-    ) -> None:
+    def __init__(self, url: str, *, access: ConnectionSettings | None = None) -> None:
+        access = access or ConnectionSettings()
         self._base_url = url
-        self._headers = dict(headers or {})
-        self._verify = tls.context() if tls else True
-        self._timeout_s = timeout_s
+        self._headers = access.sent_headers
+        self._verify = access.tls.context() if access.tls else True
+        self._timeout_s = access.timeout_s
         self._client: httpx.AsyncClient | None = None
 
     @property
     def name(self) -> str:
         """The URL without user, password and query."""
-        import httpx
-
-        return str(httpx.URL(self._base_url).copy_with(username=None, password=None, query=None))
+        return without_secrets(self._base_url)
 
     async def _ask(
         self,
@@ -221,15 +213,9 @@ class OtlpHttpSink(HttpSink):
     retryable = OTLP.statuses
 
     def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
-        signal: Signal = TRACES,
+        self, url: str, *, access: ConnectionSettings | None = None, signal: Signal = TRACES
     ) -> None:
-        super().__init__(url, headers=headers, tls=tls, timeout_s=timeout_s)
+        super().__init__(url, access=access)
         self._signal = signal
 
     async def send(self, request: bytes) -> None:
@@ -271,17 +257,16 @@ class OtlpGrpcSink:
         self,
         endpoint: str,
         *,
-        headers: Mapping[str, str] | None = None,
         insecure: bool = True,
-        tls: ClientTls | None = None,
-        timeout_s: float = 10,
+        access: ConnectionSettings | None = None,
         signal: Signal = TRACES,
     ) -> None:
+        access = access or ConnectionSettings()
         self._endpoint = endpoint
-        self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
+        self._metadata = tuple((key.lower(), value) for key, value in access.sent_headers.items())
         self._insecure = insecure
-        self._pem = None if insecure else tls.pem() if tls else ()
-        self._timeout_s = timeout_s
+        self._pem = None if insecure else access.tls.pem() if access.tls else ()
+        self._timeout_s = access.timeout_s
         self._signal = signal
         self._channel: grpc.aio.Channel | None = None
 
@@ -448,51 +433,34 @@ class OtlpFileSink:
         message = parse_request(request, encoding="protobuf")
         if self._known is None:
             self._known = _recover(self._path)
-        if _drop_spans(message, self._known) and not any(_spans_of(message)):
+        refs = _drop_known(message, self._known)
+        if not refs:
             return
         line = request_to_json(message).encode() + b"\n"
         with open(open_private(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        self._remember(message)
-
-    def _remember(self, message: ExportTraceServiceRequest) -> None:
-        assert self._known is not None, "the file was recovered before it was written"
-        for resource in message.resource_spans:
-            tenant = _tenant_of(resource)
-            for scope in resource.scope_spans:
-                self._known.update((_ref_of(span, tenant), None) for span in scope.spans)
+        self._known.update(dict.fromkeys(refs))
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
 
-def _spans_of(message: ExportTraceServiceRequest) -> Iterator[trace_pb2.Span]:
-    return (
-        span for resource in message.resource_spans for scope in resource.scope_spans for span in scope.spans
-    )
-
-
-def _drop_spans(message: ExportTraceServiceRequest, known: Container[_Ref]) -> int:
-    """Remove known spans from the message, and return their number."""
-    dropped = 0
+def _drop_known(message: ExportTraceServiceRequest, known: Container[_Ref]) -> list[_Ref]:
+    """Remove known spans from the message, and return the others."""
+    others: list[_Ref] = []
     for resource in message.resource_spans:
-        tenant = _tenant_of(resource)
+        named = (
+            each.value.string_value for each in resource.resource.attributes if each.key == semconv.TENANT
+        )
+        tenant = next(named, "")
         for scope in resource.scope_spans:
-            for position in reversed(range(len(scope.spans))):
-                if _ref_of(scope.spans[position], tenant) in known:
-                    del scope.spans[position]
-                    dropped += 1
-    return dropped
-
-
-def _ref_of(span: trace_pb2.Span, tenant: str) -> _Ref:
-    return span.trace_id.hex(), span.span_id.hex(), tenant
-
-
-def _tenant_of(resource: trace_pb2.ResourceSpans) -> str:
-    named = (each.value.string_value for each in resource.resource.attributes if each.key == semconv.TENANT)
-    return next(named, "")
+            refs = [(span.trace_id.hex(), span.span_id.hex(), tenant) for span in scope.spans]
+            for position in reversed(range(len(refs))):
+                if refs[position] in known:
+                    del scope.spans[position], refs[position]
+            others += refs
+    return others
 
 
 def _recover(path: Path) -> dict[_Ref, None]:
@@ -502,6 +470,8 @@ def _recover(path: Path) -> dict[_Ref, None]:
     sync_folder(path.parent)  # also for an existing file: its creator may have stopped before this step
     with open(open_private(path), "r+b") as file:
         *lines, rest = _tail(file).split(b"\n")
+        if not rest and lines and b"\0" in lines[-1]:
+            rest = lines.pop() + b"\n"
         if rest and _is_cut(rest):
             file.truncate(file.seek(0, os.SEEK_END) - len(rest))
         elif rest:
@@ -525,8 +495,13 @@ def _tail(file: BinaryIO) -> bytes:
 
 
 def _is_cut(line: bytes) -> bool:
-    """Return whether this is an incomplete line of ours: its request was never acknowledged."""
-    return not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
+    """Return whether this is an incomplete line of ours: its request was never acknowledged.
+
+    A power loss may leave zeros in the place of blocks that were not written yet, which JSON never has.
+    """
+    return b"\0" in line or (
+        not _refs(line) and (line.startswith(_LINE_START) or _LINE_START.startswith(line))
+    )
 
 
 def _refs(line: bytes) -> tuple[_Ref, ...]:

@@ -29,7 +29,6 @@ ReadT = TypeVar("ReadT")
 _SPANS_AT_ONCE: Final = 1_000
 _SPAN_IDS_AT_ONCE: Final = 200
 _ANNOTATIONS: Final = "span_annotations"
-_UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 class PhoenixReader(HttpReader):
@@ -150,10 +149,8 @@ class PhoenixReader(HttpReader):
         cursor: str | None = None
         while True:
             page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
-            try:
+            with self._api.reading():
                 items = [read(each) for each in page.get("data") or ()]
-            except _UNREADABLE as exc:
-                raise self._api.nonsense(exc) from exc
             for item in items:
                 yield item
             cursor = page.get("next_cursor")
@@ -161,19 +158,15 @@ class PhoenixReader(HttpReader):
                 return
 
     async def _page(self, path: str, parameters: Parameters) -> Json:
-        response = await self._api.get(path, parameters)
-        if response.status == 404:
+        page = await self._api.document(path, parameters)
+        if page is None:
             if path.endswith(_ANNOTATIONS):  # the spans were deleted
                 return {}
             raise ReadError(
                 f"{self._api.where} has no {path}: is this its address, and a version that lists traces? A "
                 "project may also have been deleted"
             )
-        try:
-            page = json.loads(response.text)
-        except _UNREADABLE as exc:
-            raise self._api.nonsense(exc) from exc
-        if not isinstance(page, dict) or not isinstance(page.get("data"), list):
+        if not isinstance(page.get("data"), list):
             raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
         return page
 

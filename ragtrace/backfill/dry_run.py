@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -101,7 +101,7 @@ class ReplyProfile:
     """Claims per sentence."""
     with_claims: float
     """Share of the answers with a factual claim."""
-    times: float
+    times: float = 1
     """Requests per question on average, until the reply has the requested form."""
     quote: float
     """Length of a quote relative to its claim."""
@@ -112,7 +112,7 @@ class ReplyProfile:
     """ASCII characters per token in replies, which are JSON."""
     bytes_a_token: float
     """UTF-8 bytes per token of other characters."""
-    counts_schema: bool
+    counts_schema: bool = True
     """Whether the reply's schema counts as input tokens."""
 
     def load_of(self, request: JudgeRequest[Any], reply: BaseModel | None, limits: StepLimits) -> TokenLoad:
@@ -153,7 +153,6 @@ class ReplyProfile:
 LOW: Final = ReplyProfile(
     claims=1 / 3,
     with_claims=0.5,
-    times=1,
     quote=0.3,
     reason_chars=0,
     characters_a_token=5.5,
@@ -164,13 +163,11 @@ LOW: Final = ReplyProfile(
 LIKELY: Final = ReplyProfile(
     claims=1,
     with_claims=1.0,
-    times=1,
     quote=0.8,
     reason_chars=40,
     characters_a_token=4.4,
     reply_characters_a_token=3.6,
     bytes_a_token=4.5,
-    counts_schema=True,
 )
 HIGH: Final = ReplyProfile(
     claims=2,
@@ -181,7 +178,6 @@ HIGH: Final = ReplyProfile(
     characters_a_token=3.0,
     reply_characters_a_token=2.8,
     bytes_a_token=2.5,
-    counts_schema=True,
 )
 _PROFILES: Final = (LOW, LIKELY, HIGH)
 _OF_CLAIMS: Final = frozenset({"verify", "relevance"})
@@ -259,132 +255,7 @@ class RunEstimate:
     usd: EstimateRange | None
     """US dollars; ``None`` also if there is no price."""
     seconds: EstimateRange | None
-    """Duration of judging."""
-
-
-@dataclass(slots=True, kw_only=True)
-class TotalLoad:
-    """The total judge load of the records."""
-
-    is_cached: bool = False
-    """Whether replies are cached: repeated requests cost nothing."""
-    records: int = 0
-    """With a cache: records that do not repeat another one verbatim."""
-    unsized: int = 0
-    """Records whose load does not follow from the lengths of their texts."""
-    low: TokenLoad = field(default_factory=TokenLoad)
-    likely: TokenLoad = field(default_factory=TokenLoad)
-    high: TokenLoad = field(default_factory=TokenLoad)
-    repeated: TokenLoad = field(default_factory=TokenLoad)
-    """The likely load of records that repeat another, if no reply is cached yet."""
-
-
-class PilotRecord(NamedTuple):
-    """A record of the pilot."""
-
-    size: TokenLoad
-    """The likely load."""
-    load: TokenLoad
-    """The actual load."""
-    usd: float | None
-    seconds: float
-
-
-CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float | None]]
-"""Returns US dollars for the three loads, ``None`` if unknown."""
-
-
-def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
-    """Estimate from a terse to a wordy model. With a cache, the lower end is 0: all replies may be cached."""
-    loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
-    speeds = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
-
-    def interval(numbers: Iterable[float | None]) -> EstimateRange | None:
-        known = [number for number in numbers if number is not None and not sizes.unsized]
-        return EstimateRange(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
-
-    return RunEstimate(
-        basis="sizes",
-        records=sizes.records,
-        pilot=0,
-        calls=interval(load.calls for load in loads),
-        input_tokens=interval(load.input_tokens for load in loads),
-        output_tokens=interval(load.output_tokens for load in loads),
-        usd=interval(cost_of(*loads)),
-        seconds=interval(speed.seconds_for(load, concurrency) for speed, load in speeds)
-        if is_remote
-        else None,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Speed:
-    seconds: float
-    """Seconds before the first token."""
-    tokens_a_second: float
-
-    def seconds_for(self, load: TokenLoad, concurrency: int) -> float:
-        return (load.calls * self.seconds + load.output_tokens / self.tokens_a_second) / concurrency
-
-
-# assumed of models behind an API; the speed of a local model needs a pilot
-_FAST: Final = _Speed(seconds=0.2, tokens_a_second=200)
-_USUAL: Final = _Speed(seconds=0.8, tokens_a_second=60)
-_SLOW: Final = _Speed(seconds=3.0, tokens_a_second=15)
-
-
-def from_pilot(
-    sizes: TotalLoad, pilot: Sequence[PilotRecord], *, took_s: float, concurrency: int
-) -> RunEstimate:
-    """Estimate from a judged random sample, with 95 % confidence intervals; it took ``took_s`` seconds.
-
-    With a cache, repeated records cost nothing at best, and their full load at worst.
-    """
-    loads = [record.load for record in pilot]
-    is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
-
-    def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
-        known = [amount for amount in amounts if amount is not None]
-        return _total(sizes, pilot, what, known) if len(known) == len(loads) else None
-
-    return RunEstimate(
-        basis="pilot",
-        records=sizes.records,
-        pilot=len(loads),
-        calls=total("calls", (load.calls for load in loads)),
-        input_tokens=total("input_tokens", (load.input_tokens for load in loads)) if is_counted else None,
-        output_tokens=total("output_tokens", (load.output_tokens for load in loads)) if is_counted else None,
-        usd=total("weight", (record.usd for record in pilot)),
-        seconds=_seconds(sizes, pilot, took_s, concurrency),
-    )
-
-
-def _total(
-    sizes: TotalLoad, pilot: Sequence[PilotRecord], what: str, amounts: Sequence[float]
-) -> EstimateRange:
-    size_of = attrgetter("calls" if sizes.unsized else what)
-    pairs = [(size_of(each.size), amount) for each, amount in zip(pilot, amounts, strict=True)]
-    size = size_of(sizes.likely)
-    found = ratio_total(pairs, population=sizes.records, size=size)
-    again = 1 + size_of(sizes.repeated) / size
-    return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
-
-
-def _seconds(
-    sizes: TotalLoad, pilot: Sequence[PilotRecord], took_s: float, concurrency: int
-) -> EstimateRange | None:
-    """Estimate the time with the pilot's concurrency; at best, with the maximum concurrency."""
-    spent = [record.seconds for record in pilot]
-    if not sum(spent) or not took_s:
-        return None
-    at_once = sum(spent) / took_s
-    total = _total(sizes, pilot, "weight", spent)
-    return EstimateRange(
-        low=total.low / max(at_once, concurrency), likely=total.likely / at_once, high=total.high / at_once
-    )
-
-
-_NANO: Final = 1_000_000_000
+    """Duration of judging; only a pilot tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,20 +326,19 @@ async def dry_run(
     await map_in_order(chosen, work, count, concurrency=concurrency)
     pilots = sessions if pilot else None  # only they are judged
     whole = selection or Selection()
-    opened = earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
-    async with opened as earlier:
-        judging = BackfillEvaluator(
-            evaluator=evaluator,
-            attach=attach or AttachOptions(),
-            run=run,
-            clock=clock or SystemClock(),
-            turns=turns.kept if turns else None,
-            earlier=earlier,
-        )
-        trial = _Trial(judging=judging, on_evaluated=on_evaluated)
-        await trial.carry_out(sizing.chosen, concurrency)
+    earlier = await earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
+    judging = BackfillEvaluator(
+        evaluator=evaluator,
+        attach=attach or AttachOptions(),
+        run=run,
+        clock=clock or SystemClock(),
+        turns=turns.kept if turns else None,
+        earlier=earlier,
+    )
+    trial = _Trial(judging=judging, on_evaluated=on_evaluated)
+    await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
-    estimate = _estimate(sizing.sizes, trial, concurrency)
+    estimate = sizing.estimate(trial, concurrency)
     waits = run is not None and run.leaves_waiting  # for a batch: that takes as long for many as for few
     return DryRun(
         report=ledger.report(),
@@ -479,22 +349,15 @@ async def dry_run(
 
 def _count(evaluation: Evaluation, ledger: RunCounts) -> None:
     """Count the simulated outcome of a record, without its labels."""
-    if any(failure.error_type == UnknownLoad.error_type for failure in evaluation.failures):
+    if _is_unsized(evaluation):
         ledger.judged += 1
     else:
         ledger.count(evaluation)
         ledger.labels.clear()
 
 
-def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
-    if trial.observed:
-        return from_pilot(sizes, trial.observed, took_s=trial.seconds, concurrency=concurrency)
-    judge = trial.judging.evaluator.judge.identity
-    if judge.computes:
-        sizes = TotalLoad(records=sizes.records)
-    elif trial.ledger.failed or trial.ledger.left:
-        sizes.unsized = sizes.records  # the sizes were meant for a pilot, which had no result
-    return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=not judge.computes)
+def _is_unsized(evaluation: Evaluation) -> bool:
+    return any(failure.error_type == UnknownLoad.error_type for failure in evaluation.failures)
 
 
 def _keeps_replies(judge: Judge) -> bool:
@@ -514,19 +377,38 @@ class _Sized(NamedTuple):
     high: TokenLoad
 
 
+class _PilotRecord(NamedTuple):
+    size: TokenLoad
+    """The likely load."""
+    load: TokenLoad
+    """The actual load."""
+    usd: float | None
+    seconds: float
+
+
 @dataclass(slots=True, kw_only=True)
 class _Sizing:
     """Sums up sizes and draws the pilot on the fly: only the pilot's records stay in memory."""
 
     evaluator: Evaluator
     pilot: int
-    sizes: TotalLoad = field(init=False)
+    is_cached: bool = field(init=False)
+    """Whether replies are cached: repeated requests cost nothing."""
+    records: int = 0
+    """With a cache: records that do not repeat another one verbatim."""
+    unsized: int = 0
+    """Records whose load does not follow from the lengths of their texts."""
+    low: TokenLoad = field(default_factory=TokenLoad)
+    likely: TokenLoad = field(default_factory=TokenLoad)
+    high: TokenLoad = field(default_factory=TokenLoad)
+    repeated: TokenLoad = field(default_factory=TokenLoad)
+    """The likely load of records that repeat another, if no reply is cached yet."""
     _drawn: list[tuple[int, int, _Sized]] = field(default_factory=list)
-    _seen: set[bytes] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
     """Digests of the judge's material, if replies are cached."""
 
     def __post_init__(self) -> None:
-        self.sizes = TotalLoad(is_cached=_keeps_replies(self.evaluator.judge))
+        self.is_cached = _keeps_replies(self.evaluator.judge)
 
     @property
     def chosen(self) -> Sequence[_Sized]:
@@ -544,33 +426,92 @@ class _Sizing:
         """Count a record that the judge will be asked about."""
         if not sized.likely.calls:
             return
-        sizes = self.sizes
-        sizes.high += sized.high
-        if self._is_repeated(sized.evaluation):
-            sizes.repeated += sized.likely
+        self.high += sized.high
+        digest = sized.evaluation.input_sha256
+        if self.is_cached and digest in self._seen:
+            self.repeated += sized.likely
             return
-        sizes.records += 1
-        sizes.low += sized.low
-        sizes.likely += sized.likely
-        sizes.unsized += any(
-            failure.error_type == UnknownLoad.error_type for failure in sized.evaluation.failures
-        )
-        self._draw(sized)
-
-    def _is_repeated(self, evaluation: Evaluation) -> bool:
-        if not self.sizes.is_cached:
-            return False
-        digest = bytes.fromhex(evaluation.input_sha256)[:8]
-        known = digest in self._seen
         self._seen.add(digest)
-        return known
-
-    def _draw(self, sized: _Sized) -> None:
-        """Keep the records with the smallest digests (a bottom-k sample: Cohen and Kaplan 2007)."""
-        digest = hashlib.sha256(sized.candidate.record.id.encode()).digest()
-        heapq.heappush(self._drawn, (-int.from_bytes(digest[:8]), self.sizes.records, sized))
+        self.records += 1
+        self.low += sized.low
+        self.likely += sized.likely
+        self.unsized += _is_unsized(sized.evaluation)
+        # the records with the smallest digests: a bottom-k sample (Cohen and Kaplan 2007)
+        place = hashlib.sha256(sized.candidate.record.id.encode()).digest()
+        heapq.heappush(self._drawn, (-int.from_bytes(place[:8]), self.records, sized))
         if len(self._drawn) > self.pilot:
             heapq.heappop(self._drawn)
+
+    def estimate(self, trial: _Trial, concurrency: int) -> RunEstimate:
+        """Estimate from the pilot, or else from a terse to a wordy model.
+
+        With a cache, repeated records cost nothing at best, and their full load at worst.
+        """
+        judge = self.evaluator.judge.identity
+        if trial.observed:
+            return self._from_pilot(trial.observed, trial.seconds, concurrency)
+        loads = (TokenLoad() if self.is_cached else self.low, self.likely, self.high)
+        if judge.computes:
+            loads = (TokenLoad(), TokenLoad(), TokenLoad())
+        # the sizes were meant for a pilot, which had no result
+        is_unknown = self.unsized or trial.ledger.failed or trial.ledger.left
+
+        def interval(numbers: Iterable[float | None]) -> EstimateRange | None:
+            known = [number for number in numbers if number is not None]
+            if len(known) < len(loads) or (is_unknown and not judge.computes):
+                return None
+            return EstimateRange(low=known[0], likely=known[1], high=known[2])
+
+        return RunEstimate(
+            basis="sizes",
+            records=self.records,
+            pilot=0,
+            calls=interval(load.calls for load in loads),
+            input_tokens=interval(load.input_tokens for load in loads),
+            output_tokens=interval(load.output_tokens for load in loads),
+            usd=interval(_costs(self.evaluator, *loads)),
+            seconds=None,
+        )
+
+    def _from_pilot(self, pilot: Sequence[_PilotRecord], took_s: float, concurrency: int) -> RunEstimate:
+        loads = [record.load for record in pilot]
+        is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
+
+        def total(what: str, amounts: Sequence[float | None]) -> EstimateRange | None:
+            size_of = attrgetter("calls" if self.unsized else what)
+            pairs = [
+                (size_of(record.size), amount)
+                for record, amount in zip(pilot, amounts, strict=True)
+                if amount is not None
+            ]
+            if len(pairs) < len(pilot):
+                return None
+            size = size_of(self.likely)
+            found = ratio_total(pairs, population=self.records, size=size)
+            again = 1 + size_of(self.repeated) / size
+            return EstimateRange(low=found.low, likely=found.likely, high=found.high * again)
+
+        spent = [record.seconds for record in pilot]
+        seconds = total("weight", spent) if sum(spent) and took_s else None
+        if seconds:  # with the pilot's concurrency; at best, with the maximum
+            at_once = sum(spent) / took_s
+            seconds = EstimateRange(
+                low=seconds.low / max(at_once, concurrency),
+                likely=seconds.likely / at_once,
+                high=seconds.high / at_once,
+            )
+        return RunEstimate(
+            basis="pilot",
+            records=self.records,
+            pilot=len(loads),
+            calls=total("calls", [load.calls for load in loads]),
+            input_tokens=total("input_tokens", [load.input_tokens for load in loads]) if is_counted else None,
+            output_tokens=total("output_tokens", [load.output_tokens for load in loads])
+            if is_counted
+            else None,
+            usd=total("weight", [record.usd for record in pilot]),
+            seconds=seconds,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -578,14 +519,19 @@ class _Trial:
     judging: BackfillEvaluator
     on_evaluated: Callable[[JudgedAnswer], None] | None
     ledger: RunCounts = field(default_factory=RunCounts)
-    observed: list[PilotRecord] = field(default_factory=list)
+    observed: list[_PilotRecord] = field(default_factory=list)
     seconds: float = 0.0
 
     async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
         """Judge these records concurrently."""
+
+        async def each() -> AsyncIterator[_Sized]:
+            for sized in chosen:
+                yield sized
+
         began_ns = self.judging.clock.now_ns()
-        await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
-        self.seconds = (self.judging.clock.now_ns() - began_ns) / _NANO
+        await map_in_order(each(), self._judge, self._count, concurrency=concurrency)
+        self.seconds = (self.judging.clock.now_ns() - began_ns) / 1e9
 
     async def _judge(self, sized: _Sized) -> tuple[_Sized, EvaluatedRecord] | None:
         if not await may_begin(self.judging.run, self.ledger):
@@ -601,7 +547,7 @@ class _Trial:
             self.ledger.left += 1
             return
         sized, judged = done
-        evaluation = judged.evaluation
+        evaluation, evaluator = judged.evaluation, self.judging.evaluator
         if judged.exceeded_limit:
             self.ledger.leave(evaluation)
             return
@@ -609,33 +555,28 @@ class _Trial:
         if self.on_evaluated is not None:
             self.on_evaluated(judged.answer)
         if evaluation.usage.input_tokens or not evaluation.failures:  # else no model worked on it
-            cost = self._cost(evaluation)
-            seconds = evaluation.duration_ms / 1000
-            self.observed.append(PilotRecord(sized.likely, TokenLoad.of(evaluation.usage), cost, seconds))
-
-    def cost_of(self, low: TokenLoad, likely: TokenLoad, high: TokenLoad) -> Sequence[float | None]:
-        """Price three loads: the first as if all prompts were cached, the last by the dearer judge."""
-        evaluator, prices = self.judging.evaluator, self.judging.evaluator.prices
-        who = evaluator.judge.identity
-        cheap = replace(low.usage, cached_tokens=low.usage.input_tokens)
-        dear = [prices.cost_usd(high.usage, judge.identity) for judge in evaluator.judges]
-        known = [cost for cost in dear if cost is not None]
-        return (
-            prices.cost_usd(cheap, who),
-            prices.cost_usd(likely.usage, who),
-            max(known) if len(known) == len(dear) else None,
-        )
-
-    def _cost(self, evaluation: Evaluation) -> float | None:
-        """Price an evaluation; if both judges were asked, by the more expensive one."""
-        evaluator = self.judging.evaluator
-        if not evaluation.compromised:
-            return evaluator.cost_usd(evaluation)
-        costs = [evaluator.prices.cost_usd(evaluation.usage, judge.identity) for judge in evaluator.judges]
-        known = [cost for cost in costs if cost is not None]
-        return max(known) if len(known) == len(costs) else None
+            load = TokenLoad.of(evaluation.usage)
+            usd = evaluator.cost_usd(evaluation)
+            if evaluation.compromised:  # both judges were asked
+                usd = _highest_cost(evaluator, evaluation.usage)
+            self.observed.append(_PilotRecord(sized.likely, load, usd, evaluation.duration_ms / 1000))
 
 
-async def _each(chosen: Sequence[_Sized]) -> AsyncIterator[_Sized]:
-    for sized in chosen:
-        yield sized
+def _costs(
+    evaluator: Evaluator, low: TokenLoad, likely: TokenLoad, high: TokenLoad
+) -> Sequence[float | None]:
+    """Price three loads: the first as if all prompts were cached, the last by the dearer judge."""
+    who, prices = evaluator.judge.identity, evaluator.prices
+    cheap = replace(low.usage, cached_tokens=low.usage.input_tokens)
+    return (
+        prices.cost_usd(cheap, who),
+        prices.cost_usd(likely.usage, who),
+        _highest_cost(evaluator, high.usage),
+    )
+
+
+def _highest_cost(evaluator: Evaluator, usage: Usage) -> float | None:
+    """Price a usage by the more expensive judge."""
+    costs = [evaluator.prices.cost_usd(usage, judge.identity) for judge in evaluator.judges]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import heapq
+from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -14,7 +15,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -44,7 +44,6 @@ from ragtrace.conversations import (
     session_of,
     session_span,
     span_id_of,
-    turn_of_json,
     turn_on_carrier,
     undecided_turn,
     wants_earlier_turns,
@@ -63,10 +62,9 @@ from ragtrace.errors import (
 from ragtrace.http import ReadRetries, Sleep
 from ragtrace.model import Evaluation, JudgedAnswer, Part, RagRecord, Sample, Screening
 from ragtrace.pipeline import Evaluator, attach, map_in_order, no_rag_call, suspicion_of
-from ragtrace.ports import Clock, Metric, SpanSink, TraceQuery, TraceReader, TraceSearch
+from ragtrace.ports import Clock, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.process import SystemClock
 from ragtrace.sampling import SamplingPlan, keeps
-from ragtrace.sql import open_temporary
 from ragtrace.traces.attach import AttachOptions, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.otlp import encode
@@ -122,9 +120,27 @@ async def find(
         ReadError: no trace of the source could be read.
         ConfigError: the source does not support the query.
     """
+    by_id, query = _ById(reader, ledger), selection.query
     try:
-        async for found in _found(reader, selection, ledger):
-            yield found
+        if selection.trace_ids:
+            for trace_id in dict.fromkeys(selection.trace_ids):
+                if trace := await by_id.get(trace_id):
+                    yield trace
+        elif query is not None and can_search(reader):
+            async for window in windows(reader, query):
+                ledger.cut_windows += window.is_cut
+                for trace_id, found in window.found.items():
+                    if found is not None:
+                        ledger.traces += 1
+                        yield found
+                    elif trace := await by_id.get(trace_id):
+                        yield trace
+                yield SearchedUpTo(window.until_ns)
+        else:
+            async for trace in reader.traces():
+                if query is None or matches(trace, query):
+                    ledger.traces += 1
+                    yield trace
     except ReadError as exc:
         if not ledger.traces:
             raise
@@ -146,23 +162,6 @@ def matches(trace: Trace, query: TraceQuery) -> bool:
     )
 
 
-async def _found(
-    reader: TraceReader, selection: Selection, ledger: RunCounts
-) -> AsyncIterator[Trace | SearchedUpTo]:
-    if selection.trace_ids:
-        by_id = _ById(reader, ledger)
-        for trace_id in dict.fromkeys(selection.trace_ids):
-            if trace := await by_id.get(trace_id):
-                yield trace
-    elif selection.query is not None and can_search(reader):
-        async for found in _searched(reader, selection.query, ledger):
-            yield found
-    else:
-        async for trace in _all(reader, selection.query):
-            ledger.traces += 1
-            yield trace
-
-
 def _span_matches(span: Span, query: TraceQuery) -> bool:
     resource = span.resource.attributes
     return (
@@ -179,27 +178,6 @@ def _text(value: object) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-async def _all(reader: TraceReader, query: TraceQuery | None) -> AsyncIterator[Trace]:
-    async for trace in reader.traces():
-        if query is None or matches(trace, query):
-            yield trace
-
-
-async def _searched(
-    reader: TraceSearch, query: TraceQuery, ledger: RunCounts
-) -> AsyncIterator[Trace | SearchedUpTo]:
-    by_id = _ById(reader, ledger)
-    async for window in windows(reader, query):
-        ledger.cut_windows += window.is_cut
-        for trace_id, trace in window.found.items():
-            if trace is not None:
-                ledger.traces += 1
-                yield trace
-            elif got := await by_id.get(trace_id):
-                yield got
-        yield SearchedUpTo(window.until_ns)
 
 
 class _ById:
@@ -271,7 +249,7 @@ class SessionTurns:
         if placed is not None:
             await self.kept.add(placed, carriers)
         elif undecided := undecided_turn(record, carrier_id, tenant=tenant):
-            await self.kept.add_known(undecided)
+            await self.kept.add(undecided, is_decided=False)
 
 
 def session_turns(
@@ -485,22 +463,13 @@ async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
     return not (run.stop.is_set() or ledger.over_budget)
 
 
-_SCHEMA: Final = """
-CREATE TABLE turn (
-    tenant TEXT NOT NULL, session TEXT NOT NULL, start_ns INTEGER NOT NULL, trace_id TEXT NOT NULL,
-    span_id TEXT NOT NULL, said BLOB NOT NULL,
-    PRIMARY KEY (tenant, session, start_ns, trace_id, span_id)) WITHOUT ROWID;
-"""
-_BEFORE: Final = """
-SELECT said FROM turn
-WHERE tenant = ? AND session = ? AND (start_ns, trace_id, span_id) < (?, ?, ?)
-ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
-"""
+TurnPlace = tuple[int, str, str]
+"""When a turn began, and its span."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierTurns(SessionTurns):
-    """What was asked and answered in the sessions of a source, in a temporary file.
+    """What was asked and answered in the sessions of a source.
 
     Answers that sampling leaves out, or that get no carrier, are no turns, as in the collector. ``kept`` has
     turns from before what this run reads.
@@ -508,7 +477,7 @@ class EarlierTurns(SessionTurns):
 
     settings: SessionSettings
     metrics: Sequence[Metric]
-    db: sqlite3.Connection
+    said: dict[SessionName, dict[TurnPlace, Turn]] = field(default_factory=lambda: defaultdict(dict))
 
     async def keep_known(
         self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
@@ -527,8 +496,7 @@ class EarlierTurns(SessionTurns):
             question=(record.question or "")[:MOST_CHARS] or None,
             answer=(record.answer or "")[:MOST_CHARS],
         )
-        key = (placed.name.tenant, placed.name.session, said.start_ns, *said.key)
-        self.db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)", (*key, said.to_json()))
+        self.said[placed.name][said.start_ns, *said.key] = said
 
     def shown_with(self, record: RagRecord, *, tenant: str) -> RagRecord:
         """Return the record with the turns before it."""
@@ -541,12 +509,11 @@ class EarlierTurns(SessionTurns):
         assert record.target is not None
         own = (record.target.start_ns, record.target.trace_id, record.target.span_id)
         most = self.settings.context_turns
-        rows = self.db.execute(_BEFORE, (name.tenant, name.session, *own, most)).fetchall()
-        read = [turn_of_json(said) for (said,) in rows]
+        said = self.said[name]
+        read = [said[place] for place in heapq.nlargest(most, (place for place in said if place < own))]
         return list({turn.key: turn for turn in (*self.kept.before(name, *own, limit=most), *read)}.values())
 
 
-@asynccontextmanager
 async def earlier_turns(
     reader: TraceReader,
     selection: Selection,
@@ -555,24 +522,20 @@ async def earlier_turns(
     run: ResumableRun | None,
     turns: SessionTurns | None,
     settings: SessionSettings | None,
-) -> AsyncIterator[EarlierTurns | None]:
+) -> EarlierTurns | None:
     """Read the sessions of a source, if answers are to be shown with earlier turns.
 
     Raises:
         ReadError: no trace of the source could be read.
     """
     if turns is None or settings is None or not settings.context_turns:
-        yield None
-        return
-    with closing(open_temporary(_SCHEMA)) as db:
-        found = EarlierTurns(
-            kept=turns.kept, tenant=turns.tenant, settings=settings, metrics=evaluator.metrics, db=db
-        )
-        whole = replace(selection, limit=None, only_unscored=False, done=frozenset())
-        async for item in choose(reader, whole, RunCounts(), evaluator.id, run, found):
-            if isinstance(item, SelectedRecord):
-                found.add(item.record, tenant=item.tenant)
-        yield found
+        return None
+    found = EarlierTurns(kept=turns.kept, tenant=turns.tenant, settings=settings, metrics=evaluator.metrics)
+    whole = replace(selection, limit=None, only_unscored=False, done=frozenset())
+    async for item in choose(reader, whole, RunCounts(), evaluator.id, run, found):
+        if isinstance(item, SelectedRecord):
+            found.add(item.record, tenant=item.tenant)
+    return found
 
 
 Send = Callable[[OutgoingCarrier], Awaitable[None]]
@@ -747,14 +710,13 @@ async def backfill(
         sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated, latest_ns=latest_ns
     )
     await delivery.send_what_waits()
-    opened = earlier_turns(reader, selection, evaluator, run=run, turns=turns, settings=sessions)
-    async with opened as earlier:
-        judging = BackfillEvaluator(
-            evaluator=evaluator, attach=attach, run=run, clock=clock, turns=kept, earlier=earlier
-        )
-        chosen = choose(reader, selection, ledger, evaluator.id, run, turns)
-        work = partial(_work, judging=judging, ledger=ledger)
-        await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
+    earlier = await earlier_turns(reader, selection, evaluator, run=run, turns=turns, settings=sessions)
+    judging = BackfillEvaluator(
+        evaluator=evaluator, attach=attach, run=run, clock=clock, turns=kept, earlier=earlier
+    )
+    chosen = choose(reader, selection, ledger, evaluator.id, run, turns)
+    work = partial(_work, judging=judging, ledger=ledger)
+    await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
     if sessions is not None:
         await _judge_sessions(judging, delivery, selection, sessions, concurrency)
     ledger.is_stopped = run is not None and run.stop.is_set()

@@ -308,10 +308,6 @@ class Progress:
                         db.execute(statement, values)
 
 
-_PAGE: Final = 100
-_Key = tuple[int, str, str]
-
-
 class WrittenSpan(NamedTuple):
     """The span of a session that somebody wrote before."""
 
@@ -351,52 +347,28 @@ class KeptTurns:
     evaluator: str
     """Its version."""
 
-    async def add(self, placed: PlacedTurn, spans: Sequence[Span] = ()) -> None:
+    async def add(self, placed: PlacedTurn, spans: Sequence[Span] = (), *, is_decided: bool = True) -> None:
         """Keep a turn, and the spans of sessions under its answer. Its session is open then.
 
-        Texts that are known already are not replaced by none.
+        Texts that are known already are not replaced by none, and a turn with this carrier not by an
+        undecided one.
         """
         name, turn = placed.name, placed.turn
         key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
         known = self.progress.rows(f"SELECT carrier, turn, told FROM session_turn WHERE {_KEY}", *key)
-        carrier, text, told = known[0] if known else ("", None, "[]")
-        if turn.has_text or carrier != turn.carrier_span_id:
-            text = turn.to_json() if turn.has_text else None
+        carrier, known_text, told = known[0] if known else ("", None, "[]")
+        is_same = bool(known) and carrier == turn.carrier_span_id
+        text = known_text
+        if is_decided or not is_same:
+            text = turn.to_json() if turn.has_text else known_text if is_same else None
         before = tuple(_written(told))
         written = dict.fromkeys((*before, *_session_spans(spans, name)))
-        is_new = (
-            not known or carrier != turn.carrier_span_id or text != known[0][1] or len(written) > len(before)
-        )
-        if not is_new:
+        if is_same and text == known_text and len(written) == len(before):
             await self._open(key)
             return
-        await self.progress.write(
-            (
-                _ADD_TURN,
-                (
-                    *key,
-                    turn.carrier_span_id,
-                    turn.without_text().to_json(),
-                    text,
-                    encode([placed.place]),
-                    json.dumps(list(written)),
-                ),
-            ),
-            (
-                _OPEN_SESSION,
-                key[:4],
-            ),
-        )
-
-    async def add_known(self, placed: PlacedTurn) -> None:
-        """Keep a turn of which only its carrier's id is known, unless more of it is kept already."""
-        name, turn = placed.name, placed.turn
-        key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
-        query = f"SELECT 1 FROM session_turn WHERE {_KEY} AND carrier = ?"
-        if self.progress.rows(query, *key, turn.carrier_span_id):
-            await self._open(key)
-        else:
-            await self.add(placed)
+        bare, place = turn.without_text().to_json(), encode([placed.place])
+        added = (*key, turn.carrier_span_id, bare, text, place, json.dumps(list(written)))
+        await self.progress.write((_ADD_TURN, added), (_OPEN_SESSION, key[:4]))
 
     async def _open(self, key: tuple[str, str, str, int, str, str]) -> None:
         """Open the session of a turn that is kept already; most are, and a write waits for the disk."""
@@ -425,7 +397,8 @@ class KeptTurns:
         A turn that comes ``keep_ns`` after the last one begins another session.
         """
         found: list[KnownTurn] = []
-        for kept in self._in_order(name):
+        for row in self.progress.rows(_IN_ORDER, self.evaluator, name.tenant, name.session):
+            kept = _kept(row)
             if found and kept.turn.start_ns - found[-1].turn.start_ns > settings.keep_ns:
                 yield found
                 found = []
@@ -467,13 +440,6 @@ class KeptTurns:
         """Delete the texts of all sessions that are told of and had no turn since a time."""
         await self.progress.write((_FORGET, (before_ns,)))
 
-    def _in_order(self, name: SessionName) -> Iterator[KnownTurn]:
-        after: _Key = (-1, "", "")
-        while rows := self.progress.rows(_IN_ORDER, self.evaluator, name.tenant, name.session, *after):
-            for row in rows:
-                yield _kept(row)
-            after = rows[-1][:3]
-
 
 _KEY: Final = "evaluator = ? AND tenant = ? AND session = ? AND start_ns = ? AND trace_id = ? AND span_id = ?"
 
@@ -499,15 +465,14 @@ WHERE evaluator = ? AND tenant = ? AND session = ? AND (start_ns, trace_id, span
     AND turn IS NOT NULL
 ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
 """
-_IN_ORDER: Final = f"""
-SELECT start_ns, trace_id, span_id, ifnull(turn, bare), place, digest, checked, told FROM session_turn
-WHERE evaluator = ? AND tenant = ? AND session = ? AND (start_ns, trace_id, span_id) > (?, ?, ?)
-ORDER BY start_ns, trace_id, span_id LIMIT {_PAGE}
+_IN_ORDER: Final = """
+SELECT ifnull(turn, bare), place, digest, checked, told FROM session_turn
+WHERE evaluator = ? AND tenant = ? AND session = ? ORDER BY start_ns, trace_id, span_id
 """
 
 
 def _kept(row: Sequence[Any]) -> KnownTurn:
-    turn, place, digest, checked, told = row[3:]
+    turn, place, digest, checked, told = row
     return KnownTurn(
         turn=turn_of_json(turn), place=place, digest=digest, checked=checked, written=tuple(_written(told))
     )

@@ -39,25 +39,7 @@ def _written(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-class LongPrompts(BaseModel):
-    """US dollars per million tokens of a request whose prompt is longer than ``over`` tokens."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    over: int = Field(gt=0)
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached_input: float | None = Field(default=None, ge=0)
-
-    def times(self, share: float) -> LongPrompts:
-        """Return the prices multiplied by ``share``."""
-        cached = None if self.cached_input is None else self.cached_input * share
-        return LongPrompts(
-            over=self.over, input=self.input * share, output=self.output * share, cached_input=cached
-        )
-
-
-class Price(BaseModel):
+class Rates(BaseModel):
     """US dollars per million tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -66,21 +48,21 @@ class Price(BaseModel):
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
     """Price of cached input tokens; by default the price of the others."""
+
+
+class LongPrompts(Rates):
+    """The rates of a request whose prompt is longer than ``over`` tokens."""
+
+    over: int = Field(gt=0)
+
+
+class Price(Rates):
+    """The rates of a model."""
+
     long_prompts: LongPrompts | None = None
     """What requests with long prompts cost, if that is more."""
     as_of: Annotated[str, BeforeValidator(_written)] = ""
     """When the price was looked up; by default the date of its table."""
-
-    def times(self, share: float) -> Price:
-        """Return the price multiplied by ``share``."""
-        cached = None if self.cached_input is None else self.cached_input * share
-        return Price(
-            input=self.input * share,
-            output=self.output * share,
-            cached_input=cached,
-            long_prompts=self.long_prompts and self.long_prompts.times(share),
-            as_of=self.as_of,
-        )
 
     def dated(self, as_of: str) -> Price:
         """Return the price with ``as_of`` unless it already has a date."""
@@ -92,11 +74,19 @@ class Price(BaseModel):
         The sum of several requests costs what short prompts cost: it does not tell how long each one was.
         """
         long = self.long_prompts
-        rates = long if long and usage.calls == 1 and usage.input_tokens > long.over else self
+        rates: Rates = long if long and usage.calls == 1 and usage.input_tokens > long.over else self
         cached = min(usage.cached_tokens, usage.input_tokens)
         cached_input = rates.input if rates.cached_input is None else rates.cached_input
         dollars = (usage.input_tokens - cached) * rates.input + cached * cached_input
         return (dollars + usage.output_tokens * rates.output) / _MILLION
+
+
+def _scaled(price: Price, share: float) -> Price:
+    """Return a price multiplied by ``share``."""
+    scaled = price.model_dump()
+    for rates in (scaled, scaled["long_prompts"] or {}):
+        rates |= {name: rates[name] * share for name in Rates.model_fields if rates.get(name) is not None}
+    return Price(**scaled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +120,7 @@ class Prices:
         """Return the price of a model, ignoring a date at the end of its name; ``None`` if it is unknown."""
         price = self._own(identity) or self._bundled(identity)
         share = self.shares.get(identity.provider, 1.0)
-        return price if price is None or share == 1.0 else price.times(share)
+        return price if price is None or share == 1.0 else _scaled(price, share)
 
     def too_old(self, identity: JudgeIdentity, *, now_ns: int) -> str | None:
         """Return a warning if a model's price is too old; ``None`` if not, or if its date is unknown."""

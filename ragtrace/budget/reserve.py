@@ -264,8 +264,6 @@ def _ns(moment: datetime) -> int:
 _MOST_EXCESS: Final = 64.0
 """The largest accepted multiple of an estimate: more than a reasoning model needs. An endpoint's wrong count
 must not use up the budget."""
-_STATUS_NS: Final = NANO
-"""How old a budget status may be."""
 
 
 class OverBudget(JudgeOverBudget):
@@ -453,8 +451,6 @@ class BudgetGuard:
     """Requests under way. They end independently of others."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced whenever a reservation is settled."""
-    _status: BudgetStatus | None = None
-    _status_ns: int = 0
 
     @asynccontextmanager
     async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
@@ -481,15 +477,11 @@ class BudgetGuard:
             await request_cost.close()
 
     async def status(self) -> BudgetStatus:
-        """Return what was spent in the current windows, at most a second old.
+        """Return what was spent in the current windows.
 
         Raises what the ledger raises.
         """
-        now_ns = self.clock.now_ns()
-        if self._status is None or abs(now_ns - self._status_ns) >= _STATUS_NS:
-            self._status = await self.ledger.status(self.budget, now_ns=now_ns)
-            self._status_ns = now_ns
-        return self._status
+        return await self.ledger.status(self.budget, now_ns=self.clock.now_ns())
 
     async def find_share(self) -> float:
         """Compute the share of traffic, from 0 to 1, with which the budget lasts for day and month.

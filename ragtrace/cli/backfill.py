@@ -149,9 +149,8 @@ class ReadOptions:
         "--from",
         required=True,
         metavar="SOURCE",
-        help="jaeger:http://HOST:16686, jaeger:grpc://HOST:16685, tempo:http://HOST:3200,"
-        " phoenix:http://HOST:6006, langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for"
-        " standard input.",
+        help="jaeger:http://HOST:16686, tempo:http://HOST:3200, phoenix:http://HOST:6006,"
+        " langfuse:https://HOST, or otlp-file:PATH: a file, a folder, or - for standard input.",
     )
     headers: Mapping[str, str] = from_headers_option()
     search: SearchOptions = group(SearchOptions)

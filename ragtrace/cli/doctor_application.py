@@ -29,7 +29,7 @@ from ragtrace.errors import CodecError, ConfigError
 from ragtrace.model import MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline import evaluate
 from ragtrace.traces.extract import Extraction, extract_records
-from ragtrace.traces.otlp import Encoding, decode_body
+from ragtrace.traces.otlp import Encoding, parse_request, spans_in
 from ragtrace.traces.trace import Span, Trace
 
 _GRACE_S: Final = 10.0
@@ -163,7 +163,7 @@ class _Received:
 
     def take(self, body: bytes, encoding: Encoding) -> bool:
         try:
-            spans = decode_body(body, encoding=encoding)
+            spans = spans_in(parse_request(body, encoding=encoding))
         except CodecError:
             with self._lock:
                 self.unreadable += 1

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from ragtrace.backends import open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.cli.doctor import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor_application import (
     Check,
@@ -71,7 +72,8 @@ async def check_endpoint(
     if endpoint.startswith("otlp-file:"):
         return _check_folder(name, Path(endpoint.removeprefix("otlp-file:")))
     try:
-        async with aclosing(open_sink(endpoint, headers=headers, tls=tls, timeout_s=timeout_s)) as sink:
+        access = ConnectionSettings(headers=headers, tls=tls, timeout_s=timeout_s)
+        async with aclosing(open_sink(endpoint, access=access)) as sink:
             await sink.send(encode([]))
     except RagtraceError as exc:
         advice = None if isinstance(exc, ConfigError) else _ENDPOINT_ADVICE

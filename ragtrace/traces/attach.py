@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -204,19 +204,18 @@ def without_evaluation_objects(carrier: Span) -> Span:
     return replace(carrier, attributes=attributes)
 
 
-def addition_of(carrier: Span) -> Addition:
-    """Return the addition to the answer span in hold mode, in place of its carrier, with the same names.
+def addition_of(carrier: Span) -> bytes:
+    """Return what is added to the answer span in hold mode, in place of its carrier, with the same names.
 
     The span keeps the application's status.
+
+    Raises:
+        CodecError: a value does not fit into OTLP.
     """
     attributes = {key: value for key, value in carrier.attributes.items() if key not in _OF_CARRIERS}
     if attributes.get(semconv.EVAL_SUPERSEDES) == carrier.parent_span_id:
         del attributes[semconv.EVAL_SUPERSEDES]  # judged again while held: the first scores were never sent
-    return Addition(
-        span_id=carrier.parent_span_id or "",
-        attributes={**attributes, semconv.EVAL_MODE: "hold"},
-        events=carrier.events,
-    )
+    return encode_addition({**attributes, semconv.EVAL_MODE: "hold"}, carrier.events)
 
 
 def _id(evaluation: Evaluation, target: Target, revised_sha256: str) -> str:
@@ -286,31 +285,21 @@ def _page_url(target: Target, page_url: str) -> str | None:
     return f"{page_url}/answers/{target.trace_id}/{target.span_id}{of_tenant}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
-    """The attributes and events to add to one span."""
-
-    span_id: str
-    attributes: Mapping[str, AttributeValue]
-    """Existing keys are skipped, so the application's values stay."""
-    events: Sequence[SpanEvent] = ()
-
-
-def encode_addition(addition: Addition) -> bytes:
-    """Encode an addition for ``add_to_spans``.
+def encode_addition(attributes: Mapping[str, AttributeValue], events: tuple[SpanEvent, ...] = ()) -> bytes:
+    """Encode attributes and events for ``add_to_spans``. Keys that a span has already are skipped there.
 
     Raises:
         CodecError: a value does not fit into OTLP.
     """
     span = Span(
         trace_id="",
-        span_id=addition.span_id,
+        span_id="",
         parent_span_id=None,
         name="",
         start_ns=0,
         end_ns=0,
-        attributes=addition.attributes,
-        events=tuple(addition.events),
+        attributes=attributes,
+        events=events,
     )
     return to_request([span]).resource_spans[0].scope_spans[0].spans[0].SerializeToString()
 

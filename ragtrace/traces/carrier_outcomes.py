@@ -272,16 +272,22 @@ def events_of(
     """Build the events of a carrier, with time stamps inside its interval."""
     outcomes = list(islice(keyed(evaluation), MAX_EVENTS))
     faults = evaluation.blame.faults[: max(0, min(_MAX_FAULTS, MAX_EVENTS - len(outcomes)))]
-    chosen = choose(outcomes, max_claims=max_claims, room=MAX_EVENTS - len(outcomes) - len(faults))
-    claims_of, chunks_of = chosen.claims_of, chosen.chunks_of
+    room = MAX_EVENTS - len(outcomes) - len(faults)
+    made = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
+    claims = _once((key, verdict) for key, result in made for verdict in result.verdicts)
+    claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
+    chunks = _once((key, verdict) for key, result in made for verdict in result.chunk_verdicts)
+    chunks = chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]
+    claims_of = Counter(name for shown in claims for name in shown.metrics)
+    chunks_of = Counter(name for shown in chunks for name in shown.metrics)
     results = (
         _result(key, each, evaluation, record, _Emitted(claims_of[key], chunks_of[key]), content=content)
         for key, each in worst_first(outcomes)
     )
     drafts = [
         *((semconv.EVALUATION_RESULT, attributes) for attributes in results),
-        *((_claim_name(each.verdict), _claim(each, content=content)) for each in chosen.claims),
-        *(_chunks(chosen.chunks, record, content=content)),
+        *((_claim_name(each.verdict), _claim(each, content=content)) for each in claims),
+        *(_chunks(chunks, record, content=content)),
         *((semconv.BLAME_EVENT, FAULT.write(fault, {}, content=content)) for fault in faults),
     ]
     return tuple(
@@ -484,33 +490,6 @@ class CarrierVerdict(Generic[VerdictT]):
     verdict: VerdictT
     metrics: tuple[str, ...]
     """Their names in attribute keys, in run order."""
-
-
-@dataclass(frozen=True, slots=True)
-class CarrierVerdicts:
-    """The verdicts that fit on a carrier."""
-
-    claims: tuple[CarrierVerdict[Verdict], ...]
-    chunks: tuple[CarrierVerdict[ChunkVerdict], ...]
-
-    @property
-    def claims_of(self) -> Counter[str]:
-        """Number of emitted claims per metric."""
-        return Counter(name for shown in self.claims for name in shown.metrics)
-
-    @property
-    def chunks_of(self) -> Counter[str]:
-        """Number of emitted chunks per metric."""
-        return Counter(name for shown in self.chunks for name in shown.metrics)
-
-
-def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> CarrierVerdicts:
-    """Choose the verdicts of several metrics to show in ``room`` events, at most ``max_claims`` on claims."""
-    results = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
-    claims = _once([(key, verdict) for key, result in results for verdict in result.verdicts])
-    claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
-    chunks = _once([(key, verdict) for key, result in results for verdict in result.chunk_verdicts])
-    return CarrierVerdicts(tuple(claims), tuple(chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]))
 
 
 def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[VerdictT]]:

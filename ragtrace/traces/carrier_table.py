@@ -249,61 +249,26 @@ ANSWER: Final = Table(
     Field(semconv.EVAL_RUN_ID, "evaluation.run_id", TEXT, "the run"),
     Field(semconv.EVAL_STARTED_AT, "evaluation.started_at_ns", MOMENT, "its real time"),
     Field(semconv.EVAL_DURATION_MS, "evaluation.duration_ms", COUNT, "its real duration"),
-    Field(
-        semconv.EVAL_SUPERSEDES,
-        "supersedes",
-        WORD,
-        "the carrier that this one [replaces](collector.md#when-late-spans-change-an-answer)",
-    ),
+    Field(semconv.EVAL_SUPERSEDES, "supersedes", WORD, "the carrier that this one replaces"),
     Field(semconv.EVAL_INPUT_TRUNCATED, "evaluation.input_truncated", FLAG, "whether the judge saw a part"),
     Field(semconv.EVAL_INPUT_SHA256, "evaluation.input_sha256", TEXT, "what the judge saw"),
     Field(semconv.CONTEXT_COUNT, "", COUNT, "the answer's chunks"),
-    Field(
-        semconv.CONTEXT_SOURCE,
-        "",
-        TEXT,
-        "`prompt`: [passages of the prompt](conventions.md#passages-in-the-prompt); else absent",
-    ),
+    Field(semconv.CONTEXT_SOURCE, "", TEXT, "`prompt`, if chunks are passages of the prompt"),
     Field(semconv.SAMPLE_RULE, "sample.rule", TEXT, "how it [was sampled](sampling.md#averages)"),
     Field(semconv.SAMPLE_RATE, "sample.rate", NUMBER, "the rule's rate"),
     Field(semconv.SAMPLE_PROBABILITY, "sample.probability", NUMBER, "absent if unknown"),
-    Field(
-        semconv.SAMPLE_SUSPICION,
-        "sample.suspicion",
-        NUMBER,
-        "the suspicion that [its rate depends on](sampling.md#suspicious-answers)",
-    ),
-    Field(
-        semconv.SUSPICION,
-        "sample.suspicion",
-        NUMBER,
-        "[how suspicious](judges.md#lexical) the answer is, from 0 to 1",
-    ),
+    Field(semconv.SAMPLE_SUSPICION, "sample.suspicion", NUMBER, "the suspicion that its rate depends on"),
+    Field(semconv.SUSPICION, "sample.suspicion", NUMBER, "[how suspicious](judges.md#lexical), from 0 to 1"),
     Field(semconv.JUDGE_PROVIDER, "evaluation.judge.provider", TEXT, "the judge"),
     Field(semconv.JUDGE_MODEL, "evaluation.judge.model", TEXT, "the judge"),
-    Field(
-        semconv.JUDGE_SCREEN,
-        "evaluation.judge.screen",
-        WORD,
-        "of a [cascade](judges.md#cascade): the screen and its band",
-    ),
-    Field(
-        semconv.JUDGE_CARD,
-        "evaluation.judge_card",
-        WORD,
-        "what [was measured](judges.md#judge-cards) of the judge: `none`, `below_floor` or `measured`",
-    ),
+    Field(semconv.JUDGE_SCREEN, "evaluation.judge.screen", WORD, "of a cascade: the screen and its band"),
+    Field(semconv.JUDGE_CARD, "evaluation.judge_card", WORD, "`none`, `below_floor` or `measured`"),
     Field(semconv.JUDGE_CALLS, "evaluation.usage.calls", COUNT, "use"),
     Field(semconv.JUDGE_INPUT_TOKENS, "evaluation.usage.input_tokens", COUNT, "use"),
     Field(semconv.JUDGE_OUTPUT_TOKENS, "evaluation.usage.output_tokens", COUNT, "use"),
     Field(semconv.JUDGE_CACHED_TOKENS, "evaluation.usage.cached_tokens", COUNT, "use"),
     Field(semconv.JUDGE_REASONING_TOKENS, "evaluation.usage.reasoning_tokens", COUNT, "use"),
-    Field(
-        semconv.JUDGE_UNMETERED_CALLS,
-        "evaluation.usage.unmetered_calls",
-        COUNT_IF_ANY,
-        "calls that ended without token counts; absent if none",
-    ),
+    Field(semconv.JUDGE_UNMETERED_CALLS, "evaluation.usage.unmetered_calls", COUNT_IF_ANY, "without tokens"),
     Field(semconv.JUDGE_COST_USD, "cost_usd", AMOUNT, "if the price is known"),
 )
 """The carrier's attributes, from a judged answer; those of its outcomes follow."""
@@ -320,48 +285,23 @@ OUTCOMES: Final = Table(
     Field(semconv.SUSPICION, "suspicion", NUMBER, ""),
     Field(semconv.PASS, "", FLAG, "whether all metrics with a score passed"),
     Field("<metrics>", "", NUMBERS, ""),
-    Field(
-        semconv.BLAME_CLASS,
-        "blame.primary",
-        one_of(BlameClass),
-        "[which hop failed](monitor.md#cause-which-hop-failed) first",
-    ),
+    Field(semconv.BLAME_CLASS, "blame.primary", one_of(BlameClass), "which hop failed first"),
     Field(semconv.BLAME_CLASSES, "", TEXTS, "all that failed"),
     Field(semconv.BLAME_MISSING, "blame.missing", TEXTS, "what could tell the cause of further wrong claims"),
-    Field(
-        semconv.DIAGNOSIS,
-        "",
-        TEXT,
-        "of `rag_score`: `healthy`, `generation_problem`, `retrieval_noise` or `retrieval_failure`",
-    ),
+    Field(semconv.DIAGNOSIS, "", TEXT, "of `rag_score`: `healthy`, or what fails"),
     Field(semconv.COMPOSITE, "", NUMBER, "score of `rag_score`"),
 )
 """The carrier's attributes, from an evaluation."""
 
 METRIC: Final = Table(
     Field(f"{semconv.LABEL_PREFIX}<metric>", "label", one_of(Label), "`pass`, `fail`, `error` or `skipped`"),
-    Field(
-        f"{semconv.THRESHOLD_PREFIX}<metric>", "threshold", NUMBER, "lowest passing score, if the whole rule"
-    ),
-    Field(
-        f"{semconv.PASS_WHEN_PREFIX}<metric>",
-        "pass_when",
-        TEXT,
-        "the [rule of a `pass`](metrics.md#pass-and-fail), if it asks for more",
-    ),
+    Field(f"{semconv.THRESHOLD_PREFIX}<metric>", "threshold", NUMBER, "lowest passing score, if that is all"),
+    Field(f"{semconv.PASS_WHEN_PREFIX}<metric>", "pass_when", TEXT, "the rule, if it asks for more"),
     Field(f"{semconv.SCORE_PREFIX}<metric>", "score", NUMBER, "absent without a score"),
     Field(
-        f"{semconv.COMPAT_STATUS_PREFIX}<metric>",
-        "compat.status",
-        one_of(CompatStatus),
-        "another tool's outcome: `ok`, `nan`, `error` or `grader_error`",
+        f"{semconv.COMPAT_STATUS_PREFIX}<metric>", "compat.status", one_of(CompatStatus), "of another tool"
     ),
-    Field(
-        f"{semconv.COMPAT_SCORE_PREFIX}<metric>",
-        "compat.score",
-        NUMBER,
-        "that tool's number, maybe outside [0, 1]",
-    ),
+    Field(f"{semconv.COMPAT_SCORE_PREFIX}<metric>", "compat.score", NUMBER, "its number, of any size"),
 )
 """The carrier's attributes of each metric, from its outcome."""
 
@@ -375,22 +315,12 @@ RESULT: Final = Table(
     Field(semconv.PASS_WHEN, "pass_when", TEXT, "when it passes, if not by a threshold"),
     Field(semconv.DIRECTION, "direction", one_of(Direction), "`higher_is_better` or `lower_is_better`"),
     Field(semconv.PROMPT_SHA256, "prompt_sha256", TEXT, "what measured"),
-    Field(
-        f"{semconv.DETAIL_PREFIX}<reading>",
-        "",
-        NUMBERS,
-        "[other readings](metrics.md#readings): `lenient`, `coverage`, …",
-    ),
+    Field(f"{semconv.DETAIL_PREFIX}<reading>", "", NUMBERS, "[other readings](metrics.md#readings)"),
     Field(semconv.EVALUATION_EXPLANATION, "explanation", TEXT, "a sentence"),
     Field(semconv.RESPONSE_ID, "", TEXT, "of the answer"),
     Field(semconv.EVALUATOR_ID, "", TEXT, "what measured"),
     Field(semconv.EVALUATOR_VERSION, "evaluator_version", TEXT, "what measured"),
-    Field(
-        semconv.EVALUATOR_TYPE,
-        "",
-        TEXT,
-        "`llm_judge`, `deterministic`, or `human` for labels that people gave",
-    ),
+    Field(semconv.EVALUATOR_TYPE, "", TEXT, "`llm_judge`, `deterministic` or `human`"),
     Field(semconv.JUDGE_PROVIDER, "", TEXT, "the metric's judge (the second after a failed canary claim)"),
     Field(semconv.JUDGE_MODEL, "", TEXT, "the same"),
     Field(semconv.JUDGE_SCREEN, "", WORD, "the same"),
@@ -402,12 +332,7 @@ RESULT: Final = Table(
         COUNTS,
         "verdicts; `emitted`: with an event",
     ),
-    Field(
-        f"{semconv.CLAIMS_PREFIX}material_contradicted",
-        "",
-        COUNT,
-        "of these, contradicted by more than an [incidental word](metrics.md#material-flaws)",
-    ),
+    Field(f"{semconv.CLAIMS_PREFIX}material_contradicted", "", COUNT, "by more than an incidental word"),
     Field(f"{semconv.CLAIMS_PREFIX}material_unsupported", "", COUNT, "the same, unsupported"),
     Field(
         f"{semconv.CHUNKS_PREFIX}{{total,relevant,partly_relevant,irrelevant,unjudged,emitted}}",
@@ -415,41 +340,18 @@ RESULT: Final = Table(
         COUNTS,
         "of chunks; statements have the same under `ragtrace.claims.`, criteria `met` and `not_met`",
     ),
-    Field(
-        semconv.EVAL_DURATION_MS, "duration_ms", COUNT, "until the result, waiting for shared steps included"
-    ),
-    Field(
-        semconv.STEPS,
-        "",
-        TEXTS,
-        "a JSON object a judge step: `step`, `duration_ms`, `calls`, `input_tokens`, `output_tokens`; of"
-        " shared steps too",
-    ),
-    Field(
-        semconv.INTERMEDIATE,
-        "",
-        TEXTS,
-        "the first 16 truths, generated questions or graded sentences as JSON objects",
-    ),
+    Field(semconv.EVAL_DURATION_MS, "duration_ms", COUNT, "until the result, with waiting for shared steps"),
+    Field(semconv.STEPS, "", TEXTS, "a JSON object for each judge step, also a shared one"),
+    Field(semconv.INTERMEDIATE, "", TEXTS, "the first 16 truths, questions or sentences as JSON objects"),
     Field(semconv.INTERMEDIATE_TOTAL, "", COUNT, "how many there are"),
     Field(semconv.TRUTHS_LIMIT, "", COUNT, "the limit of extracted truths"),
 )
 """The event of a metric, from its outcome."""
 
 CLAIM: Final = Table(
+    Field(semconv.CLAIM_ASSERTION, "claim.text", TEXT, "the claim (a criterion always)", is_content=True),
     Field(
-        semconv.CLAIM_ASSERTION,
-        "claim.text",
-        TEXT,
-        "the claim; a criterion is a setting, and here without `attach.content`, too",
-        is_content=True,
-    ),
-    Field(
-        semconv.CLAIM_QUOTE,
-        "quote",
-        QUOTE,
-        "text found in the first chunk, of a criterion in the answer",
-        is_content=True,
+        semconv.CLAIM_QUOTE, "quote", QUOTE, "of the first chunk; of a criterion, the answer", is_content=True
     ),
     Field(semconv.CLAIM_REASON, "reason", TEXT, "the judge's reason", is_content=True),
     Field(semconv.CLAIM_CHUNK_IDS, "chunk_ids", IDS, "retrieved chunks"),
@@ -476,24 +378,12 @@ CLAIM: Final = Table(
         "`supported`, `contradicted`, `unsupported`, `unjudged`; statements: `relevant`, `partly_relevant`,"
         " `irrelevant`, `unjudged`; criteria: `met`, `not_met`, `unjudged`",
     ),
-    Field(
-        semconv.REFERENCE_VERDICT, "label", one_of(VerdictLabel), "the same of a sentence of the reference"
-    ),
+    Field(semconv.REFERENCE_VERDICT, "label", one_of(VerdictLabel), "of a sentence of the reference"),
     Field(semconv.CLAIM_OFFSET_START, "claim.start", INTEGER, "characters in the answer"),
     Field(semconv.CLAIM_OFFSET_END, "claim.end", INTEGER, "characters in the answer"),
     Field(semconv.CLAIM_CONFIDENCE, "confidence", SHARE, "that the verdict is right, if the judge gives one"),
-    Field(
-        semconv.CLAIM_SUPPORT,
-        "support",
-        SHARE,
-        "probability that the chunks support it, if the judge gives one; also unjudged",
-    ),
-    Field(
-        semconv.CLAIM_DECIDED_BY,
-        "decided_by",
-        one_of(DecidedBy),
-        "of a [cascade](judges.md#cascade): `screen` or `judge`. The probability is then the screen's",
-    ),
+    Field(semconv.CLAIM_SUPPORT, "support", SHARE, "probability of support, if the judge gives one"),
+    Field(semconv.CLAIM_DECIDED_BY, "decided_by", one_of(DecidedBy), "in a cascade: `screen` or `judge`"),
 )
 """The event of a claim, from its verdict."""
 
@@ -501,10 +391,7 @@ CHUNK: Final = Table(
     Field(semconv.CHUNK_ID, "chunk_id", ID, "its id"),
     Field(semconv.CHUNK_RANK, "rank", INTEGER, "place from 0"),
     Field(
-        semconv.CHUNK_LABEL,
-        "label",
-        one_of(VerdictLabel),
-        "`relevant`, `partly_relevant`, `irrelevant` or `unjudged`",
+        semconv.CHUNK_LABEL, "label", one_of(VerdictLabel), "`relevant`, `partly_relevant`, `irrelevant`, …"
     ),
     Field(semconv.CHUNK_METRIC, "", TEXT, "as of claims"),
     Field(semconv.CHUNK_METRICS, "", TEXTS, "as of claims"),
@@ -517,12 +404,7 @@ CHUNK: Final = Table(
 FAULT: Final = Table(
     Field(semconv.BLAME_CLASS, "blame", one_of(BlameClass), "which hop"),
     Field(semconv.BLAME_WHY, "why", TEXT, "a sentence"),
-    Field(
-        semconv.BLAME_CLAIM,
-        "claim",
-        INTEGER,
-        "the wrong claim, from 0; absent if it is about the whole answer",
-    ),
+    Field(semconv.BLAME_CLAIM, "claim", INTEGER, "the wrong claim, from 0; absent of the whole answer"),
     Field(semconv.BLAME_CHUNK_IDS, "chunk_ids", FEW_IDS, "the evidence"),
     Field(semconv.BLAME_SPAN_ID, "span_id", WORD, "the span of the hop"),
     Field(semconv.BLAME_QUOTE, "quote", WORD, "the evidence", is_content=True),

@@ -40,7 +40,6 @@ from ragtrace.traces._otlp_values import (
     to_json,
     to_request,
     to_spans,
-    usual_spans,
 )
 from ragtrace.traces.trace import Span
 
@@ -237,18 +236,7 @@ def decode_json(text: str) -> tuple[Span, ...]:
     Raises:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
-    spans = usual_spans(text)
-    return to_spans(from_json(text, ExportTraceServiceRequest())[0]) if spans is None else spans
-
-
-def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
-    """Decode an export request in either encoding, like ``decode``.
-
-    Raises:
-        CodecError: the bytes are not in that encoding, hold too many parts, or an id is invalid.
-    """
-    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
-    return to_spans(parse_request(body, encoding=encoding)) if spans is None else spans
+    return to_spans(from_json(text, ExportTraceServiceRequest())[0])
 
 
 def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], str]:
@@ -257,9 +245,6 @@ def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], st
     Raises:
         CodecError: the bytes are not in that encoding, or hold too many parts.
     """
-    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
-    if spans is not None:
-        return spans, ""
     request = parse_request(body, encoding=encoding)
     rejected = _spans_by_trace(request).get(_NO_TRACE, 0)
     if rejected:
@@ -671,7 +656,7 @@ def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) ->
 
     ``None`` if this schema cannot parse it either, or if it has too many parts to check.
     """
-    request_class, text_fields = _with_texts_as_bytes(of.DESCRIPTOR.full_name)
+    request_class = _of_unchecked_texts(of.DESCRIPTOR.full_name)
     try:
         request = request_class.FromString(body)
     except DecodeError:
@@ -685,25 +670,20 @@ def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) ->
         for field, value in message.ListFields():
             if field.message_type is not None:
                 waiting.extend((value,) if isinstance(value, Message) else value)
-            elif field.full_name in text_fields:
+            elif field.type == field.TYPE_STRING:
                 repaired += _repair(message, field.name, value)
     return request.SerializeToString(), repaired
 
 
 def _repair(message: Message, field: str, value: Any) -> int:
-    is_one = isinstance(value, bytes)
-    texts: list[bytes] = [value] if is_one else list(value)
-    repaired = [_repaired(text) for text in texts]
-    changed = sum(before != after for before, after in zip(texts, repaired, strict=True))
-    if changed and is_one:
-        setattr(message, field, repaired[0])
-    elif changed:
-        value[:] = repaired
-    return changed
-
-
-def _repaired(text: bytes) -> bytes:
-    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+    """Repair the texts of a field, which are bytes where they are not UTF-8, and return their number."""
+    if isinstance(value, bytes):
+        setattr(message, field, value.decode("utf-8", "replace"))
+        return 1
+    broken = 0 if isinstance(value, str) else sum(isinstance(text, bytes) for text in value)
+    if broken:
+        value[:] = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in value]
+    return broken
 
 
 def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
@@ -712,24 +692,15 @@ def _files(file: FileDescriptor) -> Iterator[FileDescriptor]:
     yield file
 
 
-def _texts_as_bytes(message: DescriptorProto, name: str, texts: set[str]) -> None:
-    for field in message.field:
-        if field.type == FieldDescriptorProto.TYPE_STRING:
-            field.type = FieldDescriptorProto.TYPE_BYTES
-            texts.add(f"{name}.{field.name}")
-    for nested in message.nested_type:
-        _texts_as_bytes(nested, f"{name}.{nested.name}", texts)
-
-
 @cache
-def _with_texts_as_bytes(name: str) -> tuple[type[Message], frozenset[str]]:
-    pool, texts = descriptor_pool.DescriptorPool(), set[str]()
+def _of_unchecked_texts(name: str) -> type[Message]:
+    """Return the message as of proto2, which does not check that texts are UTF-8."""
+    pool = descriptor_pool.DescriptorPool()
     service = descriptor_pool.Default().FindMessageTypeByName(name).file
     for file in {each.name: each for each in _files(service)}.values():
         copy = FileDescriptorProto()
         file.CopyToProto(copy)
         copy.ClearField("service")
-        for message in copy.message_type:
-            _texts_as_bytes(message, f"{copy.package}.{message.name}", texts)
+        copy.syntax = "proto2"
         pool.Add(copy)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), frozenset(texts)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))

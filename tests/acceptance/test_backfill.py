@@ -1,4 +1,4 @@
-"""Back-fill on the real back ends: stored answers get their verdicts in the same traces, once."""
+"""Back-fill on a real Jaeger: stored answers get their verdicts in the same traces, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.process import eventually
-from tests.backends.tempo_server import Tempo
 from tests.integration.cli.program import json_lines, start
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
@@ -108,30 +107,3 @@ def test_run_that_is_stopped_goes_on_without_a_second_bill(jaeger: Jaeger, judge
     carriers = carriers_in_jaeger(jaeger, service)
     assert len(set(carriers)) == ANSWERS
     assert judge.calls <= CALLS + 2 * CONCURRENCY
-
-
-def carriers_in_tempo(tempo: Tempo, service: str, *, hours: float) -> list[dict[str, Any]]:
-    """Find the failing answers as a person does."""
-    now_s = int(time.time())
-    query = f'{{ resource.service.name = "{service}" && .ragtrace.label.faithfulness = "fail" }}'
-    return tempo.search(query, start_s=now_s - int(hours * 3_600), end_s=now_s + 600, limit=100)
-
-
-def test_answers_in_tempo_get_their_verdicts_in_the_same_traces_once(
-    tempo: Tempo, judge: JudgeServer
-) -> None:
-    service = "backfilled"
-    stored = store(tempo.otlp_http, service=service, age_s=30)
-    query = f'{{ resource.service.name = "{service}" }}'
-    window = {"start_s": int(time.time()) - 3_600, "end_s": int(time.time()) + 600, "limit": 100}
-    eventually(lambda: len(tempo.search(query, **window)) == ANSWERS, what="the traces in Tempo")
-    args = ("--from", f"tempo:{tempo.url}", "--to", tempo.otlp_http, "--service", service, "--min-age", "0s")
-
-    first = finish(begin(judge, *args))
-    assert (first["judged"], first["sent"]) == (ANSWERS, ANSWERS)
-    eventually(lambda: len(carriers_in_tempo(tempo, service, hours=1)) == ANSWERS, what="carriers in Tempo")
-    found = carriers_in_tempo(tempo, service, hours=1)
-    assert {trace["traceID"].zfill(32) for trace in found} == stored
-
-    second = finish(begin(judge, *args))
-    assert (second["already_evaluated"], second["sent"], judge.calls) == (ANSWERS, 0, CALLS)

@@ -1,4 +1,4 @@
-"""Scores are in a real Phoenix where it shows them: by back-fill of its traces, and live by a collector."""
+"""Scores of a collector are in a real Phoenix where it shows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import REPLIES
 from tests.backends.phoenix_server import Phoenix
 from tests.backends.process import eventually
-from tests.integration.cli.program import json_lines, start
 from tests.patience import PATIENCE_S
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_rag.py"
@@ -27,15 +25,6 @@ QUESTIONS = ("How long is the warranty?", "What costs a belt?")
 def judge() -> Iterator[JudgeServer]:
     with running_judge(REPLIES) as server:
         yield server
-
-
-@pytest.fixture
-def project(phoenix: Phoenix, request: pytest.FixtureRequest) -> str:
-    """Let an application ask its questions, and return the project that its traces went to."""
-    name = f"app-{request.node.name}"
-    ask_questions(name, endpoint=phoenix.url)
-    eventually(lambda: len(phoenix.span_ids(name)) == 3 * len(QUESTIONS), what="the application's spans")
-    return name
 
 
 def ask_questions(project: str, *, endpoint: str) -> None:
@@ -51,41 +40,10 @@ def ask_questions(project: str, *, endpoint: str) -> None:
         subprocess.run([sys.executable, EXAMPLE, question], env=env, check=True, timeout=PATIENCE_S)
 
 
-def backfill(phoenix: Phoenix, project: str, judge: JudgeServer, *more: str, to: str) -> dict[str, Any]:
-    source = ("--from", f"phoenix:{phoenix.url}", "--service", project, "--min-age", "0s", "--to", to)
-    asked = ("--judge", "openai:rule", "--base-url", judge.base_url, "--json")
-    run = start("backfill", *source, *asked, *more)
-    output, errors = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 0, errors.decode()
-    (report,) = json_lines(output.decode())
-    return report
-
-
 def answers(phoenix: Phoenix, project: str) -> set[str]:
     """Return the spans of whole RAG calls."""
     spans = phoenix.spans(project)
     return {span["context"]["span_id"] for span in spans if span["name"] == "invoke_workflow handbook"}
-
-
-def test_scores_stand_on_the_spans_of_the_answers_once(
-    phoenix: Phoenix, project: str, judge: JudgeServer, tmp_path: Path
-) -> None:
-    to = f"phoenix:{phoenix.url}"
-    first = backfill(phoenix, project, judge, to=to)
-    assert (first["judged"], first["sent"]) == (len(QUESTIONS), len(QUESTIONS))
-    found = phoenix.annotations(project)
-    assert {each["span_id"] for each in found} == answers(phoenix, project)
-    assert len(found) == len(QUESTIONS)
-    for each in found:
-        assert (each["name"], each["annotator_kind"]) == ("faithfulness", "LLM")
-        assert (each["result"]["score"], each["result"]["label"]) == (1.0, "pass")
-        assert [claim["verdict"] for claim in each["metadata"]["ragtrace.claims"]] == ["supported"]
-
-    calls = judge.calls
-    # what was judged is found on the spans, also by a machine that knows nothing of the first run
-    second = backfill(phoenix, project, judge, "--progress", str(tmp_path / "progress"), to=to)
-    assert (second["already_evaluated"], second["sent"], judge.calls) == (len(QUESTIONS), 0, calls)
-    assert phoenix.annotations(project) == found
 
 
 def test_a_collector_writes_live_verdicts_on_the_spans_that_it_forwards(

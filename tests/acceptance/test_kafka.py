@@ -320,30 +320,6 @@ def test_a_broker_with_tls_and_credentials_is_told_of_what_is_wrong(
         await_carriers(tmp_path, 1)
 
 
-def test_two_collectors_of_a_group_share_the_partitions(kafka: Kafka, tmp_path: Path) -> None:
-    topic = kafka.create("shared", partitions=4)
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for folder in folders:
-        folder.mkdir()
-    one, two = (config_of(folder, kafka.broker, topic) for folder in folders)
-    with collector_process(folders[0], one) as first, collector_process(folders[1], two) as second:
-        eventually(
-            lambda: [page(each, "/status")["kafka"]["partitions"] for each in (first, second)] == [2, 2],
-            what="two partitions each",
-        )
-        kafka.write_traces(topic, *map(rag_trace, range(4 * ANSWERS)))
-        eventually(
-            lambda: sum(len(carriers(folder)) for folder in folders) >= 4 * ANSWERS, what="all carriers"
-        )
-        found = [{span.trace_id for span in carriers(folder)} for folder in folders]
-        assert all(found)
-        assert not found[0] & found[1]
-        first.stop()
-        eventually(lambda: page(second, "/status")["kafka"]["partitions"] == 4, what="all partitions")
-        kafka.write_traces(topic, *map(rag_trace, range(100, 100 + ANSWERS)))
-        await_carriers(folders[1], len(found[1]) + ANSWERS)
-
-
 def test_a_topic_without_keys_is_warned_of_once(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create("unkeyed", partitions=2)
     kafka.write(topic, encode(rag_trace(0)), encode(rag_trace(1)))

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 import ragtrace
-from ragtrace import semconv
 from tests.acceptance.collector_process import collector_process, settings_of
 from tests.backends.jaeger_server import Jaeger, JsonTrace
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
-from tests.rag_spans import rag_trace
 
 pytestmark = pytest.mark.slow
 
@@ -163,30 +161,3 @@ def test_bad_answers_are_found_in_jaeger_with_the_claim_and_the_chunk_that_contr
             if claim["ragtrace.claim.verdict"] == "contradicted":
                 wrong.add(claim["ragtrace.claim.assertion"])
     assert wrong == {"Refunds take 30 days.", "Shipping is free above 90 euros."}
-
-
-LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
-WRONG = "Refunds take 30 days."
-
-
-def hold_config(folder: Path, back_end: str) -> dict[str, Any]:
-    export = [{"endpoint": f"grpc://{back_end}", "forward": True}]
-    return settings_of(folder, attach={"mode": "hold"}, export=export)
-
-
-def test_jaeger_finds_the_score_by_tag_on_the_answer_span_itself(tmp_path: Path, jaeger: Jaeger) -> None:
-    right = rag_trace(900, service="held-shop")
-    wrong = rag_trace(901, answer=WRONG, service="held-shop")
-    with collector_process(tmp_path, hold_config(tmp_path, jaeger.otlp_grpc)) as collector:
-        assert collector.send(*right, *wrong).status_code == 200
-        for spans in (right, wrong):
-            jaeger.wait_for_trace(spans[0].trace_id, spans=3)
-    (found,) = jaeger.search("held-shop", {LABEL: "fail"})
-    (answer,) = [span for span in found["spans"] if any(tag["key"] == LABEL for tag in span["tags"])]
-    assert int(found["traceID"], 16) == int(wrong[0].trace_id, 16)
-    assert answer["operationName"] == wrong[0].name
-    assert len(found["spans"]) == 3
-    assert not any(span["warnings"] for span in found["spans"])
-    events = [field["value"] for log in answer["logs"] for field in log["fields"] if field["key"] == "event"]
-    assert events == [semconv.EVALUATION_RESULT, "ragtrace.claim.unsupported"]
-    assert len(jaeger.search("held-shop", {LABEL: "pass"})) == 1

@@ -60,8 +60,7 @@ def _reader(kind: str) -> Client:
 
 def _sink(make: Callable[..., Any], path: str = "") -> Client:
     async def ask(url: str, timeout_s: float) -> object:
-        headers = {"authorization": f"Bearer {SECRET}"}
-        sink = make(f"{url}{path}", headers=headers, timeout_s=timeout_s)
+        sink = make(f"{url}{path}", access=ConnectionSettings(token=SECRET, timeout_s=timeout_s))
         try:
             return await sink.send(encode(rag_trace(0, question=CONTENT)))
         finally:

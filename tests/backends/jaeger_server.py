@@ -29,8 +29,6 @@ class Jaeger:
     """``http://127.0.0.1:port``, without ``/v1/traces``."""
     query_url: str
     """``http://127.0.0.1:port`` of the page and the API."""
-    query_grpc: str
-    """``127.0.0.1:port`` of the API over gRPC."""
     log: Path
     pid: int
 
@@ -91,7 +89,6 @@ def running_jaeger(binary: Path, folder: Path) -> Iterator[Jaeger]:
             otlp_grpc=f"127.0.0.1:{grpc}",
             otlp_http=f"http://127.0.0.1:{http}",
             query_url=f"http://127.0.0.1:{query}",
-            query_grpc=f"127.0.0.1:{query_grpc}",
             log=log,
             pid=process.pid,
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import Sample
-from ragtrace.traces.attach import Addition, add_to_spans, encode_addition
+from ragtrace.traces.attach import add_to_spans, encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces
@@ -20,7 +20,7 @@ ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 JOB = Job(
     trace_id=ROOT.trace_id, span_id=ROOT.span_id, sample=Sample(rule="ratio", rate=1.0, probability=1.0)
 )
-ADDITION = encode_addition(Addition(span_id=ROOT.span_id, attributes={"ragtrace.pass": True}))
+ADDITION = encode_addition({"ragtrace.pass": True})
 CARRIERS = {"back end": b"carrier", "other": b"carrier"}
 PLENTY = 1 << 40
 FORWARD_TO = ["back end"]

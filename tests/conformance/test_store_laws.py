@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.model import Sample
-from ragtrace.traces.attach import Addition, encode_addition
+from ragtrace.traces.attach import encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, State
 from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
@@ -46,7 +46,7 @@ TRACES: Final = {
     f"{rag_trace(1)[0].trace_id}@acme": encode(rag_trace(1)),
     f"{rag_trace(1)[0].trace_id}": encode(rag_trace(1)),
 }
-ADDITION: Final = encode_addition(Addition(span_id=SPANS[0], attributes={"ragtrace.pass": True}))
+ADDITION: Final = encode_addition({"ragtrace.pass": True})
 BUDGET: Final = Budget(name="live", limits={Period.MINUTE: Limit(calls=3), Period.DAY: Limit(tokens=100)})
 SECOND: Final = 1_000_000_000
 

@@ -85,13 +85,6 @@ def test_a_bad_row_is_told_and_stops_nothing(kind: Any) -> None:
     assert [score is None or score != score for score in scores] == [False, True, True, False]
 
 
-def test_missing_values_of_pandas_are_missing_parts() -> None:
-    frame = pd.DataFrame([{**ROWS[0], "reference": float("nan")}, {**ROWS[1], "reference": pd.NA}])
-    result = judged(frame, metrics=["context_recall"])
-    assert list(result["context_recall_label"]) == ["skipped", "skipped"]
-    assert list(result["ragtrace_error"]) == [None, None]
-
-
 async def test_it_works_inside_a_running_loop_and_as_a_coroutine() -> None:
     sync = await asyncio.to_thread(judged, pd.DataFrame(ROWS))
     inside = judged(pd.DataFrame(ROWS))  # as in a cell of Jupyter
@@ -103,18 +96,6 @@ def test_a_failure_of_the_judge_is_an_error_and_no_score() -> None:
     result = judged(pd.DataFrame(ROWS), judge=ScriptedJudge(Script(error="judge_timeout")))
     assert list(result["faithfulness_label"]) == ["error", "error"]
     assert result["faithfulness"].isna().all()
-
-
-def test_an_empty_frame_keeps_its_columns() -> None:
-    assert judged(pl.DataFrame(ROWS).clear())["faithfulness"].to_list() == []
-    assert list(judged(pd.DataFrame(ROWS).iloc[:0])["faithfulness"]) == []
-
-
-def test_a_progress_bar_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    judged(pd.DataFrame(ROWS), progress=True)
-    assert "judging" in capsys.readouterr().err
-    judged(pd.DataFrame(ROWS))
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ragtrace import evaluate, semconv
@@ -16,8 +15,6 @@ from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span, Trace
 from tests.backends.jaeger_server import Jaeger
-from tests.integration.collector.running import config_of
-from tests.integration.collector.stepping import StandingClock, stepped_collector
 from tests.rag_spans import rag_trace
 
 METRICS = (
@@ -63,30 +60,6 @@ async def test_carrier_of_seven_metrics_is_shown_whole(jaeger: Jaeger) -> None:
         {semconv.REFERENCE_VERDICT: "unsupported"},
     ):
         assert len(jaeger.search("many-metrics", tags)) == 1, tags
-
-
-async def test_a_verdict_that_is_minutes_late_has_no_warning(jaeger: Jaeger, tmp_path: Path) -> None:
-    clock = StandingClock()
-    config = config_of(
-        tmp_path,
-        judge={"use": "lexical"},
-        attach={"carrier_time": "target"},
-        assemble={"deadline": "30m", "quiet_period": "5m"},
-        export=[
-            {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"},
-            {"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True},
-        ],
-    )
-    spans = rag_trace(77, service="late")
-    async with stepped_collector(config, clock=clock) as collector:
-        await collector.send(*spans)
-        await collector.pass_time(6 * 60)
-        (written,) = collector.carriers()
-    trace = jaeger.wait_for_trace(written.trace_id, spans=4)
-    (shown,) = [span for span in trace["spans"] if span["spanID"] == written.span_id]
-    assert not any(span["warnings"] for span in trace["spans"])
-    root = spans[0]
-    assert root.start_ns <= shown["startTime"] * 1_000 < root.end_ns
 
 
 def keys(fields: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -125,7 +125,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     for source in (
         open_source(f"file:{tmp_path / 'traces.jsonl'}"),
         open_source(f"jaeger:{jaeger.query_url}"),
-        open_source(f"jaeger:grpc://{jaeger.query_grpc}"),
         open_source(f"tempo:{tempo.url}"),
     ):
         assert shown(await opened(source, key)) == shown(expected), source.name
@@ -206,7 +205,7 @@ async def test_judged_answers_are_found_in_every_back_end(
     )
     (expected,), _ = await found(f"file:{tmp_path / 'traces.jsonl'}")
     assert expected.key.trace_id == spans[0].trace_id
-    for address in (f"jaeger:{jaeger.query_url}", f"jaeger:grpc://{jaeger.query_grpc}", f"tempo:{tempo.url}"):
+    for address in (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}"):
         summaries, progress = await found(address, service=service)
         assert set(summaries) == {expected}, address
         assert (progress.is_done, progress.notices) == (True, ())

@@ -13,7 +13,7 @@ import pytest
 
 from ragtrace.backends import open_reader
 from ragtrace.backends.http_api import windows
-from ragtrace.backends.jaeger import JaegerGrpcReader, JaegerReader
+from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ReadError
 from ragtrace.model import RagRecord
@@ -74,7 +74,6 @@ async def test_jaeger_tempo_and_a_file_give_the_same_record(
     expected = without_flags(extract_records(Trace.of(trace_id, spans)).records)
     for source in (
         f"jaeger:{jaeger.query_url}",
-        f"jaeger:grpc://{jaeger.query_grpc}",
         f"tempo:{tempo.url}",
         f"otlp-file:{tmp_path / 'traces.jsonl'}",
     ):
@@ -96,28 +95,17 @@ def send_some(url: str, *, service: str, number: int, first_ns: int) -> set[str]
     return {spans[0].trace_id for spans in traces}
 
 
-def jaeger_reader(jaeger: Jaeger, protocol: str, **settings: int) -> JaegerReader | JaegerGrpcReader:
-    if protocol == "grpc":
-        return JaegerGrpcReader(jaeger.query_grpc, **settings)
-    return JaegerReader(jaeger.query_url, **settings)
-
-
-PROTOCOLS = pytest.mark.parametrize("protocol", ["http", "grpc"])
-
-
-@PROTOCOLS
-async def test_search_in_jaeger_finds_every_trace_whatever_its_limit(jaeger: Jaeger, protocol: str) -> None:
-    service, now_ns = f"windows-{protocol}", time.time_ns()
+async def test_search_in_jaeger_finds_every_trace_whatever_its_limit(jaeger: Jaeger) -> None:
+    service, now_ns = "windows-jaeger", time.time_ns()
     sent = send_some(jaeger.otlp_http, service=service, number=40, first_ns=now_ns - 3_600 * 10**9)
     eventually(lambda: len(jaeger.search(service)) == len(sent), what="the traces in Jaeger")
     query = TraceQuery(since_ns=now_ns - 7_200 * 10**9, until_ns=now_ns, service=service)
-    found = await search_ids(jaeger_reader(jaeger, protocol, traces_at_once=3), query)
+    found = await search_ids(JaegerReader(jaeger.query_url, traces_at_once=3), query)
     assert sorted(found) == sorted(sent)
 
 
-@PROTOCOLS
-async def test_jaeger_searches_by_operation_and_tag(jaeger: Jaeger, protocol: str) -> None:
-    service, now_ns = f"tagged-{protocol}", time.time_ns()
+async def test_jaeger_searches_by_operation_and_tag(jaeger: Jaeger) -> None:
+    service, now_ns = "tagged-jaeger", time.time_ns()
     sent = send_some(jaeger.otlp_http, service=service, number=3, first_ns=now_ns - 60 * 10**9)
     eventually(lambda: len(jaeger.search(service)) == len(sent), what="the traces in Jaeger")
     query = TraceQuery(since_ns=now_ns - 120 * 10**9, until_ns=now_ns, service=service)
@@ -129,7 +117,7 @@ async def test_jaeger_searches_by_operation_and_tag(jaeger: Jaeger, protocol: st
         (replace(query, service="nobody"), 0),
         (replace(query, until_ns=now_ns - 90 * 10**9), 0),
     ):
-        assert len(await search_ids(jaeger_reader(jaeger, protocol), wanted)) == number, wanted
+        assert len(await search_ids(JaegerReader(jaeger.query_url), wanted)) == number, wanted
 
 
 async def test_search_in_tempo_finds_every_trace_whatever_its_limit(tempo: Tempo) -> None:
@@ -166,9 +154,3 @@ async def test_query_that_tempo_does_not_understand_is_told(tempo: Tempo) -> Non
     async with aclosing(TempoReader(tempo.url)) as reader:
         with pytest.raises(ReadError, match="does not understand the query: invalid TraceQL"):
             await reader.search(query)
-
-
-async def test_another_grpc_server_is_told_from_jaeger(jaeger: Jaeger) -> None:
-    async with aclosing(JaegerGrpcReader(jaeger.otlp_grpc)) as reader:
-        with pytest.raises(ReadError, match="no Jaeger query service"):
-            await reader.get("f" * 32)

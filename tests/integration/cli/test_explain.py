@@ -299,44 +299,6 @@ def among_a_log() -> str:
     return "\n".join([*lines, '{"level": "info"}', *others, "Bye {", ""])
 
 
-def zipkin() -> list[Any]:
-    return [
-        {
-            "traceId": span["traceId"],
-            "id": span["spanId"],
-            **({"parentId": span["parentSpanId"]} if "parentSpanId" in span else {}),
-            "name": span["name"],
-            "timestamp": int(span["startTimeUnixNano"]) // 1_000,
-            "duration": (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) // 1_000,
-            "localEndpoint": {"serviceName": "shop"},
-            "tags": {pair["key"]: pair["value"]["stringValue"] for pair in span["attributes"]},
-        }
-        for span in SPANS
-    ]
-
-
-def of_go() -> str:
-    spans = [
-        {
-            "Name": span["name"],
-            "SpanContext": {"TraceID": span["traceId"], "SpanID": span["spanId"], "TraceFlags": "01"},
-            "Parent": {"TraceID": "0" * 32, "SpanID": span.get("parentSpanId", "0" * 16)},
-            "SpanKind": 1,
-            "StartTime": "2026-09-21T16:13:20.000000001+02:00",
-            "EndTime": "2026-09-21T16:13:25.5+02:00",
-            "Attributes": [
-                {"Key": pair["key"], "Value": {"Type": "STRING", "Value": pair["value"]["stringValue"]}}
-                for pair in span["attributes"]
-            ],
-            "Events": None,
-            "Status": {"Code": "Unset", "Description": ""},
-            "Resource": [{"Key": "service.name", "Value": {"Type": "STRING", "Value": "shop"}}],
-        }
-        for span in SPANS
-    ]
-    return "\n".join(json.dumps(span, indent="\t") for span in spans)
-
-
 def old_scopes() -> Any:
     [resource] = TEMPO["batches"]
     [scope] = resource["scopeSpans"]
@@ -363,9 +325,6 @@ FORMS: dict[str, str | bytes] = {
     "console, among a log": among_a_log(),
     "console, among a log, a line a span": "start\n" + "\nlog line\n".join(map(json.dumps, console_spans())),
     "console, without breaks between": "".join(json.dumps(span, indent=4) for span in console_spans()),
-    "Zipkin": json.dumps(zipkin()),
-    "Zipkin, formatted": json.dumps(zipkin(), indent=2),
-    "Go's console": of_go(),
 }
 
 

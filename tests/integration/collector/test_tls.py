@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from ragtrace.backends import open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, SendRetryable
 from ragtrace.http import ClientTls
 from ragtrace_collector.config import CollectorConfig
@@ -35,8 +36,9 @@ def secured(folder: Path, server: Files, **tls: Any) -> CollectorConfig:
 @asynccontextmanager
 async def sinks_of(collector: Collector, tls: ClientTls | None) -> AsyncIterator[tuple[Any, Any]]:
     """Senders over gRPC and HTTP: our own, which the exports use."""
-    over_grpc = open_sink(f"grpcs://127.0.0.1:{collector.grpc_port}", tls=tls)
-    over_http = open_sink(f"https://127.0.0.1:{collector.http_port}/v1/traces", tls=tls)
+    access = ConnectionSettings(tls=tls, timeout_s=10)
+    over_grpc = open_sink(f"grpcs://127.0.0.1:{collector.grpc_port}", access=access)
+    over_http = open_sink(f"https://127.0.0.1:{collector.http_port}/v1/traces", access=access)
     try:
         yield over_grpc, over_http
     finally:

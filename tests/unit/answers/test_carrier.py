@@ -27,7 +27,7 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
+from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, SpanEvent
 from tests.unit.answers.evaluations import Judged, judged
@@ -132,8 +132,7 @@ def held(evaluation: Evaluation, record: RagRecord) -> Span:
         now_ns=NOW_NS,
         cost_usd=0.0125,
     )
-    addition = addition_of(made)
-    (span,) = decode(add_to_spans(encode([answer]), {answer.span_id: encode_addition(addition)}))
+    (span,) = decode(add_to_spans(encode([answer]), {answer.span_id: addition_of(made)}))
     return span
 
 

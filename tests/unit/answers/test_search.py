@@ -9,7 +9,7 @@ from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answers.summary import AnswerSummary, key_of
 from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, VerdictLabel
 from ragtrace.reports import RunEnd, RunInfo, open_report
-from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier, encode_addition
+from ragtrace.traces.attach import AttachOptions, add_to_spans, addition_of, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
 from ragtrace.traces.trace import Span, Trace
@@ -39,7 +39,7 @@ def judged_trace(number: int, *, service: str = "shop", mode: str = "append") ->
     )
     if mode == "append":
         return (*spans, made)
-    added = add_to_spans(encode(spans), {made.parent_span_id or "": encode_addition(addition_of(made))})
+    added = add_to_spans(encode(spans), {made.parent_span_id or "": addition_of(made)})
     return decode(added)
 
 

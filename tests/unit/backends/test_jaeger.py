@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,30 +162,6 @@ async def test_over_http_it_goes_with_each_request_and_no_error_names_it() -> No
     assert {headers["authorization"] for _, headers, _ in server.requests} == {LOGIN}
     assert "pass" not in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-async def test_over_grpc_it_goes_with_each_call_and_no_error_names_it() -> None:
-    came = []
-
-    async def get_services(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        came.append(dict(context.invocation_metadata() or ())["authorization"])
-        await context.abort(grpc.StatusCode.INTERNAL, "no")
-        return b""
-
-    server = grpc.aio.server()
-    handlers = {"GetTrace": grpc.unary_unary_rpc_method_handler(get_services)}
-    server.add_registered_method_handlers("jaeger.api_v3.QueryService", handlers)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    reader = open_reader(f"jaeger:grpc://me:pass%2Fword@127.0.0.1:{port}")
-    try:
-        with pytest.raises(ReadError) as caught:
-            await reader.get(trace_id_of(0))
-    finally:
-        await reader.aclose()
-        await server.stop(None)
-    assert came == [LOGIN]
-    assert "pass" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,8 @@ async def test_pipe_is_read_too(tmp_path: Path) -> None:
 async def test_a_file_that_grew_or_was_written_again_is_looked_at_again(path: Path) -> None:
     other = replace(a_span(7), trace_id=OTHER_ID)
     path.write_text(f"{encode_json([FIRST])}\n")
-    os.utime(path, ns=(10**18, 10**18))
     async with aclosing(OtlpFileReader(path)) as reader:
-        for _ in range(2):  # the second time by an index of lines
-            assert await reader.get(TRACE_ID) == a_trace(FIRST)
+        assert await reader.get(TRACE_ID) == a_trace(FIRST)
         with path.open("a") as file:
             file.write(f"{encode_json([SECOND])}\n{encode_json([other])}")
         assert await reader.get(TRACE_ID) == a_trace(FIRST, SECOND)

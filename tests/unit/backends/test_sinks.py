@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from pathlib import Path
 
 import grpc
 import pytest
@@ -14,9 +15,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.backends import OtlpFileSink, OtlpGrpcSink, OtlpHttpSink, open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.ports import SpanSink
-from ragtrace.traces.otlp import encode
+from ragtrace.traces.otlp import decode_json, encode, encode_json
+from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import GrpcAnswer, HttpAnswer, grpc_server, http_server
 from tests.unit.traces.builders import a_span
 
@@ -47,8 +50,7 @@ async def refused(sink: SpanSink, error: type[SendError], match: str | None = No
 
 async def test_grpc_sink_sends_the_bytes_as_they_are_with_headers() -> None:
     async with grpc_server(GrpcAnswer()) as server:
-        headers = {"Authorization": "Bearer x"}
-        await send(OtlpGrpcSink(server.endpoint, headers=headers))
+        await send(OtlpGrpcSink(server.endpoint, access=ConnectionSettings(token="x")))
     assert server.requests == [REQUEST]
     assert server.metadata[0]["authorization"] == "Bearer x"
 
@@ -89,7 +91,7 @@ async def test_partial_success_is_rejected_with_the_number_of_spans_and_a_warnin
 
 async def test_http_sink_posts_the_bytes_as_protobuf() -> None:
     with http_server(lambda _: HttpAnswer()) as server:
-        await send(OtlpHttpSink(f"{server.url}/v1/traces", headers={"x-key": "k"}))
+        await send(OtlpHttpSink(f"{server.url}/v1/traces", access=ConnectionSettings(headers={"x-key": "k"})))
     ((path, headers, body),) = server.requests
     assert (path, body) == ("/v1/traces", REQUEST)
     assert (headers["content-type"], headers["x-key"]) == ("application/x-protobuf", "k")
@@ -156,3 +158,24 @@ def test_bad_address_is_a_config_error_that_shows_no_secret(endpoint: str) -> No
         open_sink(endpoint)
     assert "secret" not in str(caught.value)
     assert "otlp-file:PATH" in str(caught.value) or "header" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"resourceSpans":[{"sco', id="its beginning"),
+        pytest.param(bytes(40), id="zeros"),
+        pytest.param(bytes(40) + b"\n", id="zeros and its end"),
+        pytest.param(b'{"resourceSp' + bytes(9), id="its beginning and zeros"),
+    ],
+)
+async def test_a_file_whose_last_line_a_power_loss_damaged_goes_on_with_whole_lines(
+    tmp_path: Path, left: bytes
+) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_bytes(encode_json(rag_trace(1)).encode() + b"\n" + left)
+    async with aclosing(open_sink(f"otlp-file:{file}")) as sink:
+        await sink.send(encode(rag_trace(2)))
+    read = [decode_json(line) for line in file.read_text("utf-8").split("\n")[:-1]]
+    assert [spans[0].trace_id for spans in read] == [trace_id_of(1), trace_id_of(2)]

@@ -148,19 +148,10 @@ def test_the_prices_have_a_date_that_is_not_in_the_future_and_old_ones_are_warne
 
 def test_a_price_of_a_table_is_old_after_half_a_year_from_its_own_date(tmp_path: Path) -> None:
     table = tmp_path / "prices.toml"
-    table.write_text(
-        "as_of = 2030-01-01\n[openai]\nmine = {input = 1, output = 1}\n"
-        'older = {input = 1, output = 1, as_of = "2029-01-01"}\n'
-        'odd = {input = 1, output = 1, as_of = "spring"}'
-    )
+    table.write_text("as_of = 2030-01-01\n[openai]\nmine = {input = 1, output = 1}\n")
     prices = load_prices(table)
     for day, is_old in [("2029-01-01", False), ("2030-06-30", False), ("2030-07-01", True)]:
         assert bool(prices.too_old(model("openai:mine"), now_ns=at(day))) is is_old, day
-    assert "looked up on 2029-01-01, 366 days ago" in (
-        prices.too_old(model("openai:older"), now_ns=at("2030-01-02")) or ""
-    )
-    for name in ("openai:odd", "openai:unknown"):
-        assert prices.too_old(model(name), now_ns=at("2099-01-01")) is None
 
 
 @pytest.mark.slow

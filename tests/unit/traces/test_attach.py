@@ -31,7 +31,6 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.traces.attach import (
-    Addition,
     AttachOptions,
     add_to_spans,
     carrier,
@@ -423,11 +422,8 @@ UNKNOWN = b"\xa2\x1f\x02hi"
 """Field 500, which no message of OTLP has."""
 ROOT = rag_trace(0)[0].span_id
 ADDITION = encode_addition(
-    Addition(
-        span_id=ROOT,
-        attributes={"ragtrace.pass": False, "ragtrace.kind": "other"},
-        events=[SpanEvent(name="ragtrace.claim.contradicted", time_ns=5, attributes={"n": 1})],
-    )
+    {"ragtrace.pass": False, "ragtrace.kind": "other"},
+    (SpanEvent(name="ragtrace.claim.contradicted", time_ns=5, attributes={"n": 1}),),
 )
 
 
