@@ -308,14 +308,14 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     text = last_user_text(messages_of(node)[0])
     if text:
         return text, "the last message of the user"
-    text, how = _question_of_a_step(node.get("data", node))
-    if text is None and "role" not in node:
-        text, how = _question_by_its_name(node)
-        if isinstance(body := parse_loosely(text), dict):
-            return _question(body, depth + 1)
-        if text is None or " " not in text.strip():
-            below = _asked_below(node, depth)
-            text, how = (below, "the question in its JSON") if below else (text, how)
+    if "role" in node:
+        return None, ""
+    text, how = _question_by_its_name(node)
+    if isinstance(body := parse_loosely(text), dict):
+        return _question(body, depth + 1)
+    if text is None or " " not in text.strip():
+        below = _asked_below(node, _QUESTIONS) or _asked_below(node, _INPUTS)
+        text, how = (below, "the question in its JSON") if below else (text, how)
     return text, how
 
 
@@ -334,35 +334,25 @@ def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | Non
     return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
 
 
-_INPUT: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)(_content|_text)?")
 _ID: Final = re.compile(r"(^|[a-z_])(id|Id|ID|uuid|key|token|session|url|lang|locale|model)$")
 
 
-def _asked_below(node: AttributeValue, depth: int) -> str | None:
-    """Return the user's message, else the question, in an envelope of unknown keys."""
+def _asked_below(node: AttributeValue, names: re.Pattern[str], depth: int = 0) -> str | None:
+    """Return the user's message in an envelope of unknown keys, else what has one of these names."""
     if depth > _MAX_WRAPPERS:
         return None
     for value in node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ():
-        if not isinstance(value, dict | tuple):
-            continue
-        text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
-        if not text and isinstance(value, dict) and "role" not in value:
-            text = next(
-                (each for key, each in value.items() if _INPUT.fullmatch(key) and is_prose(each)), None
-            )
-        if text or (text := _asked_below(value, depth + 1)):
-            return text
+        if isinstance(value, dict | tuple):
+            texts = value.items() if isinstance(value, dict) and "role" not in value else ()
+            named = (each for key, each in texts if isinstance(each, str) and each and names.fullmatch(key))
+            found = last_user_text(messages_of(value)[0]) or next(named, None)
+            if found or (found := _asked_below(value, names, depth + 1)):
+                return found
     return None
 
 
-def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
-    """Read the input of a pipeline from its steps, by their names."""
-    given = [each for each in steps.values() if isinstance(each, dict)] if isinstance(steps, dict) else []
-    for name in (*_QUESTION_KEYS, "text"):
-        found = next((each[name] for each in given if isinstance(each.get(name), str)), None)
-        if isinstance(found, str):
-            return found, f"`{name}` of a step in its JSON"
-    return None, ""
+_QUESTIONS: Final = re.compile(r"(user_?)?(question|query)(_str)?", re.IGNORECASE)
+_INPUTS: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)s?(_content|_text)?")
 
 
 def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
