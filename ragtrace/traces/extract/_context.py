@@ -26,6 +26,7 @@ from ragtrace.traces.extract._content import (
 from ragtrace.traces.extract._documents import (
     MAX_CHUNKS,
     chunk_of,
+    documents_in_repr,
     find_documents,
     is_document,
     is_prose,
@@ -40,6 +41,7 @@ from ragtrace.traces.extract._messages import (
     Message,
     calls_tools,
     hosted_documents,
+    listed_documents,
     message_text,
     turns_of,
 )
@@ -51,14 +53,12 @@ from ragtrace.traces.extract._passages import (
     is_instruction,
     passages_in,
 )
-from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import (
     LAST_LABEL,
     OF_THE_CONVERSATION,
     QUESTION_MARKS,
     asked_by_label,
     asked_in,
-    documents_in_repr,
     objects_in_json,
     parted,
 )

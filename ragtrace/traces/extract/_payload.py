@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
@@ -24,15 +24,11 @@ from ragtrace.traces.extract._content import (
     text_damage,
 )
 from ragtrace.traces.extract._documents import (
-    OF_QUESTIONS,
     find_documents,
     has_text,
-    is_document,
     is_passage,
     is_prose,
     is_stored,
-    plain,
-    text_in,
 )
 from ragtrace.traces.extract._messages import (
     MESSAGES_KEYS,
@@ -40,11 +36,12 @@ from ragtrace.traces.extract._messages import (
     hosted_documents,
     last_answer_text,
     last_user_text,
+    listed_documents,
     message_text,
     messages_of,
     tool_messages,
 )
-from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD, documents_in_repr
+from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD
 from ragtrace.traces.extract._span_reader import ToolResult
 from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
@@ -84,9 +81,6 @@ ASIDE_NAME: Final = re.compile(
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
 _SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
-_LIST_KEYS: Final = (
-    *("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),
-)
 _SYNTHESIS: Final = "text_chunks"
 
 
@@ -157,89 +151,6 @@ def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
     return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
 
-def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
-    """Return the documents in envelopes of any keys: the first objects with text, else the longest texts.
-
-    What has the same keys above it belongs together. Without documents, it is the value.
-    """
-    node = parse_loosely(value)
-    if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
-        return shown
-    if not isinstance(node, tuple | dict):
-        return node
-    groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
-    texts: list[tuple[AttributeValue, ...]] = []
-    others: list[tuple[AttributeValue, ...]] = []
-    for _ in range(_MAX_WRAPPERS):
-        below: list[tuple[bool, list[AttributeValue]]] = []
-        for is_list, group in groups:
-            items = tuple(_items(group))
-            found = [is_document(each) for each in items]
-            if (all(found) or (is_list and any(found))) and items and not _is_envelope(items):
-                if not isinstance(group[0], tuple) and len(items) == 1:
-                    return _held(items[0], depth) or items[0]
-                return tuple(one for each in items for one in (_held(each, depth) or (each,)))
-            if items and all(map(is_prose, items)):
-                texts.append(items)
-            elif is_list:
-                others.append(items)
-            objects = [each for each in items if isinstance(each, dict)]
-            for each in objects:
-                if each and all(map(is_prose, each.values())):
-                    by_id = (
-                        (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
-                    )
-                    texts.append(tuple({"id": key, "text": text} for key, text in by_id))
-            keys = dict.fromkeys(
-                key for each in objects for key in each if not OF_QUESTIONS.fullmatch(plain(key))
-            )
-            for key in sorted(keys, key=lambda key: plain(key) not in _LIST_KEYS):
-                inner = [_parsed(each[key]) for each in objects if key in each]
-                below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
-        groups = below
-    if texts:
-        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
-    return next(iter(others), node)
-
-
-def _items(group: Sequence[AttributeValue]) -> Iterator[AttributeValue]:
-    """Yield what is in lists, however nested, and what is in none; a row with one text as an object."""
-    for each in group:
-        if not isinstance(each, tuple):
-            yield each
-        elif _is_row(each):
-            yield _scored(each)
-        elif not each or not isinstance(each[0], float):  # an embedding
-            yield from _items([_parsed(item) for item in each])
-
-
-def _parsed(value: AttributeValue) -> AttributeValue:
-    return parse_loosely(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
-
-
-def _is_envelope(items: Sequence[AttributeValue]) -> bool:
-    """Return whether an object only surrounds the parts of a result, as the Model Context Protocol has it."""
-    only = items[0] if len(items) == 1 and isinstance(items[0], dict) else {}
-    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(
-        _parsed(only.get("content")), tuple | dict
-    )
-
-
-_OF_ENVELOPES: Final = frozenset({"content", "iserror", "structuredcontent", "meta", "status", "tooluseid"})
-_REPRS: Final = re.compile(r"\s*[\[(]{0,2}[A-Z]\w{1,40}\(")
-
-
-def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
-    """Return the documents in the text of another, or the texts of a tool's message."""
-    if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
-        return ()
-    results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
-    texts: list[AttributeValue] = [*results] or [text_in(document)]
-    found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
-    inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
-    return inner if inner and all(is_document(each) or is_prose(each) for each in inner) else tuple(results)
-
-
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
     raw = span.attributes.get(key)
@@ -260,21 +171,6 @@ def returns_documents(span: Span, key: str) -> bool:
     listed = listed_documents(first_text(span, key))
     items = listed if isinstance(listed, tuple) else ()
     return bool(items) and all(isinstance(each, dict) and has_text(each) for each in items)
-
-
-def _is_row(item: tuple[AttributeValue, ...]) -> bool:
-    """Return whether a list is ``(document, score)``, or a row of a database with one text in it."""
-    numbers = sum(isinstance(each, int | float) for each in item)
-    return bool(numbers) and sum(isinstance(each, dict) or is_prose(each) for each in item) == 1
-
-
-def _scored(item: AttributeValue) -> AttributeValue:
-    """Convert ``(document, score)``, as vector stores return it, or a database's row to a document."""
-    if not isinstance(item, tuple) or not _is_row(item):
-        return item
-    document = next(each for each in item if isinstance(each, dict) or is_prose(each))
-    score = item[-1] if isinstance(item[-1], float | int) else None
-    return {**(document if isinstance(document, dict) else {"text": document}), "score": score}
 
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
