@@ -479,7 +479,7 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
                 others.append(items)
             objects = [each for each in items if isinstance(each, dict)]
             for each in objects:
-                if each and all(map(is_prose, each.values())):
+                if len(each) > 1 and all(map(is_prose, each.values())):
                     by_id = (
                         (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
                     )
@@ -540,10 +540,8 @@ def _is_row(item: tuple[AttributeValue, ...]) -> bool:
     return bool(numbers) and sum(isinstance(each, dict) or is_prose(each) for each in item) == 1
 
 
-def _scored(item: AttributeValue) -> AttributeValue:
+def _scored(row: tuple[AttributeValue, ...]) -> AttributeValue:
     """Convert ``(document, score)``, as vector stores return it, or a database's row to a document."""
-    if not isinstance(item, tuple) or not _is_row(item):
-        return item
-    document = next(each for each in item if isinstance(each, dict) or is_prose(each))
-    score = item[-1] if isinstance(item[-1], float | int) else None
+    document = next(each for each in row if isinstance(each, dict) or is_prose(each))
+    score = row[-1] if isinstance(row[-1], float | int) else None
     return {**(document if isinstance(document, dict) else {"text": document}), "score": score}

@@ -294,8 +294,6 @@ RETRIEVAL_TOOLS: Final = re.compile(
 )
 """The default pattern of retrieval tools' names, if the user's mapping has none."""
 
-_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs", "content", "text")
-
 
 def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read a tool's result: documents, messages with documents, or the text for the model."""
@@ -306,13 +304,6 @@ def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, 
         return find_documents(value, at)
     cited = hosted_documents(node, is_response=True) if isinstance(node, dict) and "citations" in node else ()
     listed = cited or listed_documents(node)
-    for _ in range(_MAX_WRAPPERS):
-        if not isinstance(listed, dict) or has_text(listed):
-            break
-        inner = next((listed[key] for key in _WRAPPERS if listed.get(key)), None)
-        if inner is None:
-            break
-        listed = parse_loosely(inner)
     items = listed if isinstance(listed, tuple) else (listed,)
     found = find_documents(tuple(map(_shown, items)), at)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
