@@ -430,8 +430,6 @@ def _without_retrieval(call: Call) -> str:
 _MOST_DROPPED: Final = 100
 _MOST_CHARS: Final = 4_000
 """Of a dropped chunk."""
-_MOST_COMPARED: Final = 50_000_000
-"""Characters that are searched for chunks."""
 _HEAD: Final = 60
 """A chunk begins in the prompt if so many of its first characters do."""
 _NEARLY: Final = 0.95
@@ -465,7 +463,7 @@ def _shown(call: Call, generation: SpanReading | None, chunks: Sequence[Chunk]) 
     if found is None or found.damage or not chunks:
         return {}
     prompt = flat("\n".join(message_text(message) for message in found.value or ()))
-    compared = chunks[: max(1, _MOST_COMPARED // max(1, len(prompt)))]
+    compared = chunks[: max(1, _MAX_COMPARED // max(1, len(prompt)))]
     shown = {
         chunk.id: (_part(flat(chunk.text), prompt), len(flat(chunk.text))) for chunk in compared if chunk.text
     }

@@ -247,8 +247,7 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
     parsed = parse_loosely(value)
     if isinstance(parsed, dict):
-        listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)
-        return (listed, None) if isinstance(listed, tuple) else ((parsed,), None)
+        return (parsed,), None
     if isinstance(parsed, tuple):
         return parsed, None
     if not isinstance(parsed, str):
@@ -262,11 +261,6 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
     LlamaIndex wraps it as a node, LangChain as kwargs.
     """
     fields = {plain(key): value for key, value in document.items()}
-    text = fields.get("text")
-    if isinstance(text, str) and text[:2] == '{"' and (begins := _FIRST_KEY.match(text)):
-        within = parse_loosely(text) if plain(begins[1]) in _BEGINNINGS else None
-        if isinstance(within, dict):  # as tools return a document to a model
-            fields = {plain(key): value for key, value in within.items()}
     for _ in range(_DEEPEST_WRAPPER):
         if any(isinstance(fields.get(key), str) for key in _TEXT_KEYS):
             break
