@@ -178,6 +178,33 @@ FOUND: Mapping[str, object] = {
 }
 """What a retrieval of both documents returns."""
 
+UNFOUND: Mapping[str, object] = {
+    "empty": [],
+    "empty-documents": {"documents": [], "total": 0},
+    "empty-hits": {"hits": {"total": {"value": 0}, "hits": []}},
+    "error": {"error": {"message": "The index was not found in this cluster.", "code": 404}},
+    "error-text": {"error": "The index was not found in this cluster."},
+    "detail": {"detail": "Not authenticated: the key is missing or wrong."},
+    "message": {"message": "No documents match this query, try another one.", "results": []},
+    "mcp-error": {"content": [{"type": "text", "text": "The index was not found in this cluster."}], "isError": True},
+    "raised": "Error: ConnectionError('the host does not answer')\n Please fix your mistakes.",
+    "executing": "Error executing tool search_docs: the host does not answer in time",
+    "traceback": "Traceback (most recent call last):\n  File \"a.py\", line 3, in search\nValueError: there is no key",
+    "exception": "ValueError: the query has to be a text of one line",
+}
+"""What a retrieval returns that found nothing or failed: nothing is judged."""
+
+UNSHOWN: Mapping[str, object] = {
+    "none": None,
+    "ids": [{"id": "a", "score": 0.75}, {"id": "b", "score": 0.5}],
+    "counts": {"count": 2, "took": 12},
+    "query": {"query": "how long do refunds take in this shop"},
+    "vectors": {"ids": ["a", "b"], "embeddings": [[0.1, 0.2, 0.3], [0.2, 0.3, 0.1]], "documents": None},
+    "object": "<generator object search at 0x7f0123456789>",
+    "redacted": "__REDACTED__",
+}
+"""What a retrieval returns that does not say what it found: nothing is judged. A tool's JSON is a context."""
+
 _S = _each(lambda i, t, s: {"page_content": t, "metadata": {"source": f"{i}.md"}})
 _M = {"role": "assistant", "content": A}
 SAID: Mapping[str, object] = {
@@ -430,6 +457,12 @@ def crossed() -> Iterator[Case]:
             yield case("found", name, BOTH, write("call", Q, A, write("retriever", Q, found), model))
             yield case("found-alone", name, BOTH, write("call", Q, A, write("retriever", "refund", found)))
             yield case("tool", name, BOTH, write("call", Q, A, write("tool", {"query": "refund"}, found), write("llm", Q, A)))
+        for name, found in (UNFOUND | UNSHOWN).items():
+            if by != "laminar":  # which has no retrievers but tools
+                yield case("unfound", name, None, write("call", Q, A, write("retriever", Q, found), write("llm", Q, A)))
+        for name, found in UNFOUND.items():
+            yield case("unfound-by-tool", name, None, write("call", Q, A, write("tool", {"query": "refund"}, found), write("llm", Q, A)))
+            yield case("found-later", name, BOTH, write("call", Q, A, write("tool", {"query": "refund"}, found), write("tool", {"query": "refund"}, D), write("llm", Q, A)))
         for name, said in SAID.items():
             is_plain = _is_text(name, said) or _is_message(said)
             if by != "otel-genai" or is_plain:  # which has messages only

@@ -457,6 +457,8 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
     What has the same keys above it belongs together. Without documents, it is the value.
     """
     node = parse_loosely(value)
+    if _is_error(node):
+        return ()
     if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
         return shown
     if not isinstance(node, tuple | dict):
@@ -480,13 +482,9 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
             objects = [each for each in items if isinstance(each, dict)]
             for each in objects:
                 if len(each) > 1 and all(map(is_prose, each.values())):
-                    by_id = (
-                        (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
-                    )
+                    by_id = ((key, text) for key, text in each.items() if not _is_aside(key))
                     texts.append(tuple({"id": key, "text": text} for key, text in by_id))
-            keys = dict.fromkeys(
-                key for each in objects for key in each if not OF_QUESTIONS.fullmatch(plain(key))
-            )
+            keys = dict.fromkeys(key for each in objects for key in each if not _is_aside(key))
             for key in sorted(keys, key=lambda key: plain(key) not in _LIST_KEYS):
                 inner = [_parsed(each[key]) for each in objects if key in each]
                 below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
@@ -494,6 +492,30 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
     if texts:
         return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
     return next(iter(others), node)
+
+
+def _is_aside(key: str) -> bool:
+    return bool(OF_QUESTIONS.fullmatch(plain(key)) or _OF_ERRORS.fullmatch(plain(key)))
+
+
+def _is_error(node: AttributeValue) -> bool:
+    """Return whether a result only tells of an error, or that nothing was found."""
+    if not isinstance(node, dict):
+        return isinstance(node, str) and bool(_RAISED.match(node))
+    if node.get("isError", node.get("is_error")) is True or node.get("status") in ("error", "failed"):
+        return True
+    said = [key for key, value in node.items() if value and not isinstance(value, int)]
+    is_told = (_OF_ERRORS.fullmatch(plain(key)) and not isinstance(node[key], tuple) for key in said)
+    return bool(said) and all(is_told)
+
+
+_OF_ERRORS = re.compile(
+    r"(error)?(errors?|exception|traceback|details?|message|reason|warnings?|status|code)"
+)
+_RAISED = re.compile(
+    r"\s*(?:Traceback \(most recent call last\)|(?:[\w.]{0,80}(?:Error|Exception)|error)"
+    r"(?: (?:executing|calling|invoking|running|in|while)\b[^:\n]{0,80})?:\s)"
+)
 
 
 def _items(group: Sequence[AttributeValue]) -> Iterator[AttributeValue]:
