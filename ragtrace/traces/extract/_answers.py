@@ -21,7 +21,7 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
     snake,
 )
-from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
+from ragtrace.traces.extract._messages import last_answer_text, messages_of, turns_of
 from ragtrace.traces.extract._payload import ANSWER_NAME, ASIDE_NAME, RESULT_NAME, answer_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
@@ -44,7 +44,7 @@ from ragtrace.traces.extract._span_reader import (
     is_unanswered,
     left_open,
 )
-from ragtrace.traces.extract._streams import JoinedStream, joined_tokens
+from ragtrace.traces.extract._streams import JoinedStream
 from ragtrace.traces.trace import Span, StatusCode, flat
 
 _MOST_GENERATIONS: Final = 24
@@ -132,23 +132,17 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     node = parse_loosely(fenced[1].strip() if fenced else text)
     if isinstance(node, str):
         return (None if fenced else node), "the text of the JSON string"
-    if not fenced and (said := last_answer_text(messages_of(node)[0])):
-        return said, "the last message of the model"
-    if isinstance(node, tuple):
-        if tokens := joined_tokens(node):
-            return tokens, "the pieces of the JSON list"
-        if node and isinstance(node[0], str):
-            return (None if all(isinstance(each, str) for each in node) else node[0]), "the first in a list"
-        held = _inner_of(node if len(node) == 1 else {"content": node}) or answer_of(node)[0]
-        return held, "the text of the JSON list"
-    if not isinstance(node, dict):
+    if not isinstance(node, dict | tuple):
         return None, ""
-    if not (name := _name_of_answer(node, question)):
-        return (None if fenced else answer_of(node)[0]), "the text in the JSON"
-    if fenced and fenced.start() and not ANSWER_NAME.search(snake(name)):
+    name = _name_of_answer(node, question) if isinstance(node, dict) else None
+    if fenced and not (name and (not fenced.start() or ANSWER_NAME.search(snake(name)))):
         return None, ""  # an example of JSON, below what is said of it
-    held = _inner_of(node[name]) or answer_of(node)[0]
-    return held.strip() if held else None, f"`{name}` of the JSON in it"
+    inner = node[name] if name and isinstance(node, dict) else None
+    if isinstance(inner, tuple) and all(isinstance(each, str) for each in inner):
+        inner = "\n".join(map(str, inner))
+    held = last_answer_text(messages_of(node)[0]) if not fenced else None
+    held = held or answer_of(inner)[0] or answer_of(node)[0]
+    return held.strip() if held else None, f"`{name}` of the JSON in it" if name else "the text in the JSON"
 
 
 def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
@@ -198,18 +192,6 @@ def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
         return None, ""
     asides = (each.start() for name, each in labels[at + 1 :] if _LABEL_OF_ASIDE.fullmatch(name))
     return text[match.end() : next(asides, None)].strip(" \t\n*_"), f"what follows `{name}`"
-
-
-def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
-    if isinstance(node, str):
-        return node
-    if isinstance(node, dict) and depth < _DEEPEST:
-        name = _name_of_answer(node, None)
-        return message_text(node) or (_inner_of(node[name], depth + 1) if name else None)
-    if isinstance(node, tuple) and node and depth < _DEEPEST:
-        texts = [text for each in node if (text := _inner_of(each, depth + 1))]
-        return "\n".join(texts) if len(texts) == len(node) else None
-    return None
 
 
 def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:

@@ -52,17 +52,8 @@ _QUESTION_NAME: Final = re.compile(
     r"question|query|utterance|^(user|human|customer|current|last|new|chat)_?(message|text|prompt|turn)$|^(message|prompt|ask)$",
     re.IGNORECASE,
 )
-_ANSWER_KEYS: Final = (
-    "answer",
-    "output",
-    "result",
-    "response",
-    "answers",
-    "replies",
-    "choices",
-    "generations",
-)
 _REPLY_KEYS: Final = ("answers", "replies", "choices", "generations")
+_ANSWER_KEYS: Final = ("answer", "output", "result", "response", *_REPLY_KEYS)
 _OTHER_ANSWER_KEYS: Final = ("message", "data", "outputs", "text", "body", "final_output", "raw", "value")
 ANSWER_NAME: Final = re.compile(
     r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
@@ -262,6 +253,9 @@ def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
             return text, "the pieces of its text"
         if text := last_answer_text(messages_of(node)[0]):
             return text, "the last message of the model"
+        are_parts = all(isinstance(each, dict) and "type" in each for each in node)
+        if are_parts and (text := message_text({"role": "assistant", "content": node})):
+            return text, "the text of its parts"
         if all(map(is_stored, node)) or (len(node) > 1 and all(map(is_prose, node))):
             return None, ""  # what was found, not what was said
         return _first_answer((node[0], *node[:0:-1]), depth)  # the first choice, else the last update

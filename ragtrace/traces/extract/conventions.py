@@ -88,9 +88,9 @@ OPENINFERENCE: Final = Convention(
     ),
 )
 
-ALIBABA: Final = Convention(
-    name="alibaba",
-    kinds=(SpanRule(at="gen_ai.span.kind", roles={**KINDS, "entry": CALL}, other=STEP),),
+ALIBABA: Final = _table(
+    *("alibaba", "gen_ai.span.kind", "input.value", "output.value"),
+    {"entry": CALL},
     input=("input.value", "gen_ai.input.messages", "gen_ai.prompt"),
     output=("output.value", "gen_ai.output.messages", "gen_ai.completion"),
     messages=("gen_ai.input.messages", "gen_ai.prompts.*.prompt", "gen_ai.prompts.*", "gen_ai.prompt"),
@@ -116,12 +116,11 @@ ALIBABA: Final = Convention(
     session=("gen_ai.session.id",),
 )
 
-LANGFUSE: Final = Convention(
-    name="langfuse",
-    kinds=(SpanRule(at="langfuse.observation.type", roles={**KINDS, "span": CALL}, other=STEP),),
+LANGFUSE: Final = _table(
+    *("langfuse", "langfuse.observation.type", "langfuse.observation.input", "langfuse.observation.output"),
+    {"span": CALL},
     without_input=STEP,
-    input=("langfuse.trace.input", "langfuse.observation.input"),
-    output=("langfuse.observation.output",),
+    question=("langfuse.trace.input",),
     answer=("langfuse.trace.output",),
     envelopes=("langfuse.observation.model.parameters",),
     model=("langfuse.observation.model.name",),
