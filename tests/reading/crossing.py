@@ -161,6 +161,8 @@ FOUND: Mapping[str, object] = {
     "non-ascii": [{"id": "a", "text": PAID, "titel": "Rückgabe – Fristen"}, {"id": "b", "text": UNUSED, "titel": "返品"}],
     "beside-facts": _each(lambda i, t, s: {"text": t, "title": T, "summary": "On refunds.", "url": "https://a.example", "score": s, "page": 3, "author": "Kim Lee", "keywords": ["refund", "days"]}),
     "tuple-with-query": {"query": Q, "documents": D},
+    "tags": f'<documents>\n<document index="1"><source>a.md</source><document_content>{PAID}</document_content></document>\n<document index="2"><source>b.md</source><document_content>{UNUSED}</document_content></document>\n</documents>',
+    "flat-tags": f'<doc id="a">{PAID}</doc>\n<doc id="b">{UNUSED}</doc>',
     "json-lines": "\n".join(dumped({"text": t, "score": 0.5}) for t in (PAID, UNUSED)),
     "agno": [{"content": PAID, "meta_data": {"page": 1}, "name": "f", "id": "a", "reranking_score": None}, {"content": UNUSED, "meta_data": {"page": 2}, "name": "f", "id": "b"}],
     "strands": {"status": "success", "content": [{"json": {"results": D}}]},

@@ -17,6 +17,7 @@ from ragtrace.traces.extract._documents import (
     plain,
     text_in,
 )
+from ragtrace.traces.extract._passages import documents_in_tags
 from ragtrace.traces.trace import Span
 
 Message = Mapping[str, AttributeValue]
@@ -459,10 +460,9 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
     node = parse_loosely(value)
     if _is_error(node):
         return ()
-    if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
-        return shown
     if not isinstance(node, tuple | dict):
-        return node
+        text = node if isinstance(node, str) else ""
+        return (documents_in_repr(text) if _REPRS.match(text) else documents_in_tags(text)) or node
     groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
     texts: list[tuple[AttributeValue, ...]] = []
     others: list[tuple[AttributeValue, ...]] = []

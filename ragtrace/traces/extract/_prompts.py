@@ -307,7 +307,9 @@ _MARKS: Final = re.compile(
     r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
     re.MULTILINE | re.IGNORECASE,
 )
-_LAST_RULE: Final = re.compile(r"\n[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,})\s*\Z")
+_LAST_RULE: Final = re.compile(
+    r"\n[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,})\s*(?:[^\n]{0,60}\bquestion\b[^\n]{0,60}\s*)?\Z"
+)
 _FILE: Final = re.compile(r"[\w./-]{1,120}\.\w{2,5}")
 """A list of sources that follows the passages."""
 _LETTER: Final = re.compile(r"\w")
