@@ -655,7 +655,8 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
     for rest in rests:
         tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
         if labeled := tagged[-1] if tagged else asked_in(rest):
-            return labeled
+            first, *others = labeled.split("\n\n")
+            return "\n\n".join([first, *(each for each in others if not is_instruction(each.strip()))])
     plain = [_plain(rest) for rest in rests]
     for paragraphs in plain:
         if questions := [each for each in paragraphs if each.endswith(QUESTION_MARKS)]:
