@@ -370,6 +370,7 @@ ASKED: Mapping[str, object] = {
     "user-prompt": {"user_prompt": Q, "deps": "<app.Deps object at 0x7f01>", "message_history": None},
     "slack": {"event": {"type": "app_mention", "user": "U1", "text": Q, "channel": "C1"}, "team_id": "T1"},
     "autogen": {"task": Q},
+    "n8n": [[{"json": {"sessionId": "s", "action": "sendMessage", "chatInput": Q}, "pairedItem": {"item": 0}}]],
     "frage": {"frage": Q, "sprache": "de", "mandant": "Musterhaus GmbH"},
     "spring": {"user": Q},
     "agno": {"run_input": {"input_content": Q}, "session_id": "s"},

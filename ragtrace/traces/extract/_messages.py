@@ -489,9 +489,7 @@ def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
                 inner = [_parsed(each[key]) for each in objects if key in each]
                 below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
         groups = below
-    if texts:
-        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
-    return next(iter(others), node)
+    return max(texts, key=lambda listed: len(str(listed)), default=next(iter(others), node))
 
 
 def _is_aside(key: str) -> bool:

@@ -26,6 +26,7 @@ from ragtrace.traces.extract._content import (
 from ragtrace.traces.extract._documents import (
     find_documents,
     has_text,
+    is_document,
     is_passage,
     is_prose,
     is_stored,
@@ -160,8 +161,7 @@ def handed_on(span: Span, key: str) -> AttributeValue:
 def returns_documents(span: Span, key: str) -> bool:
     """Return whether a decorated function returned documents: then its name decides, like a tool's."""
     listed = listed_documents(first_text(span, key))
-    items = listed if isinstance(listed, tuple) else ()
-    return bool(items) and all(isinstance(each, dict) and has_text(each) for each in items)
+    return isinstance(listed, tuple) and bool(listed) and all(map(is_document, listed))
 
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
@@ -171,8 +171,9 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return None, ""
     if isinstance(node, dict):
         return _question_in_mapping(node, depth)
-    if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
-        return node[0], "its only text"
+    only = node[0] if isinstance(node, tuple) and len(node) == 1 else None
+    if isinstance(only, str | tuple) or (isinstance(only, dict) and only.keys().isdisjoint(("role", "type"))):
+        return _question(only, depth + 1)
     text = last_user_text(messages_of(node)[0])
     parsed = parse_loosely(text) if text and text.lstrip()[:1] == "{" else None
     if isinstance(parsed, dict) and any(name in parsed for name in _QUESTION_KEYS):  # a chain's input
@@ -193,10 +194,8 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
         text, how = _question(parse_loosely(node[name]), depth + 1)
         return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     text = last_user_text(messages_of(node)[0])
-    if text:
+    if text or "role" in node:
         return text, "the last message of the user"
-    if "role" in node:
-        return None, ""
     text, how = _question_by_its_name(node)
     if isinstance(body := parse_loosely(text), dict):
         return _question(body, depth + 1)
@@ -229,17 +228,20 @@ def _asked_below(node: AttributeValue, names: re.Pattern[str], depth: int = 0) -
     if depth > _MAX_WRAPPERS:
         return None
     for value in node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ():
-        if isinstance(value, dict | tuple):
-            texts = value.items() if isinstance(value, dict) and "role" not in value else ()
-            named = (each for key, each in texts if isinstance(each, str) and each and names.fullmatch(key))
-            found = last_user_text(messages_of(value)[0]) or next(named, None)
-            if found or (found := _asked_below(value, names, depth + 1)):
-                return found
+        if not isinstance(value, dict | tuple):
+            continue
+        texts = value.items() if isinstance(value, dict) and "role" not in value else ()
+        named = (each for key, each in texts if isinstance(each, str) and names.fullmatch(snake(key)))
+        found = last_user_text(messages_of(value)[0]) or next(filter(None, named), None)
+        if found or (found := _asked_below(value, names, depth + 1)):
+            return found
     return None
 
 
 _QUESTIONS: Final = re.compile(r"(user_?)?(question|query)(_str)?", re.IGNORECASE)
-_INPUTS: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)s?(_content|_text)?")
+_INPUTS: Final = re.compile(
+    r"(\w+_)?(question|query|prompt|message|input|content|text)s?(_content|_text)?", re.IGNORECASE
+)
 
 
 def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
@@ -322,8 +324,6 @@ def handed_documents(messages: Sequence[Message], at: Place) -> tuple[ToolResult
 
 def _shown(item: AttributeValue) -> AttributeValue:
     """Return an object without text as JSON, as the model saw it."""
-    if isinstance(item, dict) and not has_text(item):
-        return {"text": json.dumps(item, ensure_ascii=False, default=str)}
-    if isinstance(item, str):
-        return {"text": item}
-    return item if isinstance(item, dict) else {"text": json.dumps(item, default=str)}
+    if isinstance(item, dict) and has_text(item):
+        return item
+    return {"text": item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)}

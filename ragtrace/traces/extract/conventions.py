@@ -334,7 +334,6 @@ GOOGLE_ADK: Final = Convention(
 
 _TALK: Final = frozenset(
     {"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion", "events"}
-    | {"gen_ai.request.messages"}
 )
 
 
