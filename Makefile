@@ -66,7 +66,7 @@ nightly: venv backends $(frameworks)/.project-installed ## the tests that take a
 	$(bin)/python -m tests.stories
 	$(bin)/python -m pytest -n $(workers) -m night
 	$(bin)/python -m pytest -n $(workers) -m "not backend" --hypothesis-profile=nightly $(laws)
-	for name in faults statistics soak.cluster soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
+	for name in faults statistics soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
 
 # Two resolutions, of what is developed with and of the frameworks; image, demo and build are parts of the first. Phoenix is a back end.
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)

@@ -23,33 +23,19 @@ if TYPE_CHECKING:
         update,
     )
     from ragtrace.errors import RagtraceError
-    from ragtrace.frames import evaluate_records, evaluate_records_async, evaluate_sync
+    from ragtrace.frames import evaluate_records, evaluate_sync
     from ragtrace.model import Chunk, Evaluation, RagRecord
     from ragtrace.pipeline import evaluate
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Chunk": "ragtrace.model",
-    "ContentPolicy": "ragtrace.capture",
-    "current": "ragtrace.capture",
-    "Evaluation": "ragtrace.model",
-    "RagRecord": "ragtrace.model",
-    "RagtraceError": "ragtrace.errors",
-    "evaluate": "ragtrace.pipeline",
-    "evaluate_records": "ragtrace.frames",
-    "evaluate_records_async": "ragtrace.frames",
-    "evaluate_sync": "ragtrace.frames",
-    "feedback": "ragtrace.capture",
-    "flush": "ragtrace.capture",
-    "generation": "ragtrace.capture",
-    "instrument": "ragtrace.capture",
-    "rag": "ragtrace.capture",
-    "retrieval": "ragtrace.capture",
-    "statistics": "ragtrace.capture",
-    "uninstrument": "ragtrace.capture",
-    "update": "ragtrace.capture",
+    "ragtrace.errors": ("RagtraceError",),
+    "ragtrace.frames": ("evaluate_records", "evaluate_sync"),
+    "ragtrace.model": ("Chunk", "Evaluation", "RagRecord"),
+    "ragtrace.pipeline": ("evaluate",),
 }
+"""The modules of the names that are not of ``ragtrace.capture``."""
 
 __all__ = [
     "Chunk",
@@ -61,7 +47,6 @@ __all__ = [
     "current",
     "evaluate",
     "evaluate_records",
-    "evaluate_records_async",
     "evaluate_sync",
     "feedback",
     "flush",
@@ -76,10 +61,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(import_module(_HOME[name]), name)
-        return value
-    raise AttributeError(f"module 'ragtrace' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'ragtrace' has no attribute {name!r}")
+    home = next((module for module, names in _HOME.items() if name in names), "ragtrace.capture")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

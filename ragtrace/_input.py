@@ -68,16 +68,12 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 MOST_BYTES: Final = 512 << 20
 """The limit of one document, such as an array of all records or one trace message."""
 LONGEST_LINE: Final = 64 << 20
-_FREE_BYTES: Final = 64 << 20
-_MOST_TIMES: Final = 200
-"""A file that decompresses to more than so many times its size, and to more than 64 MiB, is an attack."""
 
 
 def unpacked(file: BinaryIO, name: str) -> io.BufferedReader:
     """Return the content of an open file, decompressed and as UTF-8 if it begins with the mark of UTF-16.
 
-    Reading from it raises one of `unpacking_errors` if the file is damaged, and `InputError` if it
-    decompresses to far more than its size.
+    Reading from it raises one of `unpacking_errors` if the file is damaged.
 
     Raises:
         ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
@@ -86,11 +82,9 @@ def unpacked(file: BinaryIO, name: str) -> io.BufferedReader:
     raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
     head, plain = raw.peek(len(ZSTD)), raw
     if head.startswith(_GZIP):
-        counted = _Counted(raw)
-        plain = _buffered(_Bounded(gzip.GzipFile(fileobj=cast("BinaryIO", counted)), counted, name))
+        plain = _buffered(gzip.GzipFile(fileobj=raw))
     elif head.startswith(ZSTD):
-        counted = _Counted(raw)
-        plain = _buffered(_Bounded(zstd().ZstdFile(counted), counted, name))
+        plain = _buffered(zstd().ZstdFile(raw))
     return _buffered(_AsUtf8(plain, name)) if plain.peek(2).startswith(_UTF_16) else plain
 
 
@@ -114,47 +108,8 @@ def unpacking_errors() -> tuple[type[Exception], ...]:
     return errors
 
 
-def _buffered(raw: io.RawIOBase) -> io.BufferedReader:
+def _buffered(raw: Any) -> io.BufferedReader:
     return io.BufferedReader(raw, 1 << 17)
-
-
-class _Counted(io.RawIOBase):
-    """Counts the bytes that a decompressor takes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.number = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._file.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        self.number += len(chunk)
-        return len(chunk)
-
-
-class _Bounded(io.RawIOBase):
-    """Stops a decompression that makes very much of very little."""
-
-    def __init__(self, file: Any, packed: _Counted, name: str) -> None:
-        self._file, self._packed, self._name = file, packed, name
-        self._number = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._file.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        self._number += len(chunk)
-        if self._number > max(_FREE_BYTES, _MOST_TIMES * self._packed.number):
-            raise InputError(
-                f"{self._name}: decompresses to more than {_MOST_TIMES} times its size, to over"
-                f" {_FREE_BYTES >> 20} MiB: if you trust it, decompress it yourself"
-            )
-        return len(chunk)
 
 
 class _AsUtf8(io.RawIOBase):

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from ragtrace._input import (
     LONGEST_LINE,
@@ -31,6 +30,7 @@ from ragtrace._input import (
 from ragtrace._row_fields import FieldConflict, FieldNames, fields_of
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
+from ragtrace.text import in_words
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -142,8 +142,8 @@ def _parquet_file(path: str | Path, name: str) -> ParquetFile:
 def table_rows(value: object, name: str, is_field: IsField) -> Sequence[object] | None:
     """Return the rows of a JSON value that is a whole table, or ``None`` if it is one row.
 
-    Tables are columns of lists, as ``Dataset.to_dict`` gives; the orientations ``columns``, ``index``,
-    ``split`` and ``table`` of pandas; and an object with one list of rows, as DeepEval's ``testCases``.
+    Tables are columns of lists, as ``Dataset.to_dict`` gives; columns of mappings, as pandas' ``to_json``
+    gives; and an object with one list of rows, as DeepEval's ``testCases``.
 
     Raises:
         InputError: its columns do not fit each other.
@@ -161,11 +161,6 @@ def table_rows(value: object, name: str, is_field: IsField) -> Sequence[object] 
         return _of_mappings({key: each for key, each in value.items() if isinstance(each, Mapping)}, name)
     if fields:
         return None
-    columns, data = value.get("columns"), value.get("data")
-    if isinstance(columns, list) and isinstance(data, list) and any(map(is_field, columns)):
-        return [_fitted(columns, row) if isinstance(row, list) else row for row in data]
-    if value and all(_is_row(row, is_field) for row in value.values()):
-        return list(value.values())
     inner = [
         rows for rows in value.values() if isinstance(rows, list) and rows and _is_row(rows[0], is_field)
     ]
@@ -293,19 +288,6 @@ def clean_text(value: Any) -> Any:
 
 
 _ONE_LINE: Final = "write each row as one JSON object on a line of its own (`jq -c . FILE` does)"
-_FAULTS: Final = {
-    "missing": "is missing",
-    "string_type": "must be a string",
-    "string_too_short": "must not be empty",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
-}
 
 
 @contextmanager
@@ -416,15 +398,8 @@ def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str
     top, *below = fault["loc"]
     written = given[str(top)][0] if str(top) in given else str(top)
     field = ".".join([written, *map(str, below)])
-    raise InputError(f"{where}: field `{field}`: {_said(fault)}")
-
-
-def _said(fault: ErrorDetails) -> str:
-    if fault["type"] == "said":  # by our own check
-        return fault["msg"]
-    if expected := fault.get("ctx", {}).get("expected"):
-        return f"must be {expected}"
-    return _FAULTS.get(fault["type"], "has an unsupported form")
+    said = fault["msg"] if fault["type"] == "said" else in_words(fault)
+    raise InputError(f"{where}: field `{field}`: {said}")
 
 
 def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:

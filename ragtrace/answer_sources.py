@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import (
@@ -40,19 +39,8 @@ from ragtrace.backends.http_api import ConnectionSettings, can_search, windows
 from ragtrace.errors import ConfigError, InputError, ReadError, ReadUnavailable
 from ragtrace.http import Sleep, without_secrets
 from ragtrace.model import (
-    Claim,
-    Direction,
-    Evaluation,
-    JudgedAnswer,
-    JudgeIdentity,
     Label,
-    MetricFailure,
-    MetricOutcome,
-    MetricResult,
     RagRecord,
-    SkipReason,
-    Verdict,
-    VerdictLabel,
 )
 from ragtrace.ports import Page, TraceQuery, TraceReader, TraceSearch
 from ragtrace.traces.extract import ExtractRules
@@ -118,15 +106,19 @@ def _of_file(name: str, *, is_otlp: bool) -> AnswerAddress:
     if not (path.is_file() or path.is_dir()):
         why = "it would be read several times" if path.exists() or name == "-" else "there is no such file"
         raise ConfigError(f"{name!r} cannot be opened for answers: {why}: give a file or a folder")
-    if is_otlp or path.is_dir() or not is_report(_first_line(path)):
-        return AnswerAddress(kind="otlp-file", rest=name)
-    return AnswerAddress(kind="report", rest=name)
+    is_of_report = not is_otlp and path.is_file() and holds_report(path)
+    return AnswerAddress(kind="report" if is_of_report else "otlp-file", rest=name)
 
 
-def _first_line(path: Path) -> bytes:
+def holds_report(path: Path) -> bool:
+    """Return whether a file begins as a ``report.jsonl``.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            return file.read(_HEAD_BYTES).lstrip().partition(b"\n")[0]
+            return is_report(file.read(_HEAD_BYTES).lstrip().partition(b"\n")[0])
     except OSError as exc:
         raise ConfigError(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
@@ -387,7 +379,7 @@ _MOST_FAILURES: Final = 3
 _LINES_AT_ONCE: Final = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SearchProgress:
     """How far a search came, and what it could not see. Nothing else was left out."""
 
@@ -413,6 +405,11 @@ class SearchProgress:
         cut = f"At times ({self.cut_windows:,}) the place has more traces than it returns: some are missing"
         unread = f"Traces or parts of files ({self.unread:,}) cannot be read, the first: {self.first_fault}"
         return (*((cut,) if self.cut_windows else ()), *((unread,) if self.unread else ()))
+
+    def fault(self, fault: BaseException) -> None:
+        """Count what cannot be read."""
+        self.first_fault = self.first_fault or str(fault)
+        self.unread += 1
 
 
 OnProgress = Callable[[SearchProgress], None]
@@ -444,21 +441,28 @@ async def find_answers(
         ConfigError: the address has another form.
         ReadError: the place could not be read (further): the progress says how far it was.
     """
-    place, run = parse_address(address), _Run(since_ns, until_ns, on_progress)
+    place = parse_address(address)
+    run = SearchProgress(since_ns=since_ns, until_ns=until_ns, searched_to_ns=since_ns)
+    tell = partial(on_progress, run)
     if place.kind == "report":
-        async for summary in _of_report(Path(place.rest), service, run):
+        async for summary in _of_report(Path(place.rest), service, run, tell):
             yield summary
     else:
         reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
-            traces = _traces(reader, place, service, run)
+            traces = _traces(reader, place, service, run, tell)
             async for summary in _of_traces(traces, service, run, on_session, rules):
                 yield summary
-    run.tell(until_ns, share=1.0, is_done=True)
+    run.searched_to_ns, run.share, run.is_done = until_ns, 1.0, True
+    tell()
 
 
 async def _of_traces(
-    traces: AsyncIterator[Trace], service: str | None, run: _Run, on_session: OnSession, rules: ExtractRules
+    traces: AsyncIterator[Trace],
+    service: str | None,
+    run: SearchProgress,
+    on_session: OnSession,
+    rules: ExtractRules,
 ) -> AsyncIterator[AnswerSummary]:
     async for trace in traces:
         for span in trace.spans:
@@ -488,45 +492,15 @@ def _in_trace(trace: Trace, rules: ExtractRules) -> list[AnswerSummary]:
     ]
 
 
-class _Run:
-    """The counts of a search."""
-
-    def __init__(self, since_ns: int, until_ns: int, on_progress: OnProgress) -> None:
-        self.since_ns, self.until_ns = since_ns, until_ns
-        self.traces = self.answers = self.cut_windows = self.unread = self.failed_in_a_row = 0
-        self._first_fault = ""
-        self._on_progress = on_progress
-
-    def fault(self, fault: BaseException) -> None:
-        """Count what cannot be read."""
-        self._first_fault = self._first_fault or str(fault)
-        self.unread += 1
-
-    def tell(self, searched_to_ns: int, *, share: float | None = None, is_done: bool = False) -> None:
-        """Say how far it is; the share is by default that of the time range."""
-        if share is None:
-            share = (searched_to_ns - self.since_ns) / max(1, self.until_ns - self.since_ns)
-        self._on_progress(
-            SearchProgress(
-                since_ns=self.since_ns,
-                until_ns=self.until_ns,
-                searched_to_ns=searched_to_ns,
-                share=min(1.0, max(0.0, share)),
-                traces=self.traces,
-                answers=self.answers,
-                cut_windows=self.cut_windows,
-                unread=self.unread,
-                first_fault=self._first_fault,
-                is_done=is_done,
-            )
-        )
-
-
 async def _traces(
-    reader: TraceReader, place: AnswerAddress, service: str | None, run: _Run
+    reader: TraceReader,
+    place: AnswerAddress,
+    service: str | None,
+    run: SearchProgress,
+    tell: Callable[[], None],
 ) -> AsyncIterator[Trace]:
     if not can_search(reader):
-        async for trace in _all(reader, run):
+        async for trace in _all(reader, run, tell):
             yield trace
         return
     query = TraceQuery(since_ns=run.since_ns, until_ns=run.until_ns, service=service)
@@ -539,10 +513,12 @@ async def _traces(
         named = [trace_id for trace_id, found in window.found.items() if found is None]
         async for trace in _by_id(reader, named, run):
             yield trace
-        run.tell(window.until_ns)
+        run.searched_to_ns = window.until_ns
+        run.share = min(1.0, (window.until_ns - run.since_ns) / max(1, run.until_ns - run.since_ns))
+        tell()
 
 
-async def _all(reader: TraceReader, run: _Run) -> AsyncIterator[Trace]:
+async def _all(reader: TraceReader, run: SearchProgress, tell: Callable[[], None]) -> AsyncIterator[Trace]:
     """Yield the traces of a file with a carrier in the range."""
     try:
         async for trace in reader.traces():
@@ -550,7 +526,8 @@ async def _all(reader: TraceReader, run: _Run) -> AsyncIterator[Trace]:
             if any(run.since_ns <= span.start_ns < run.until_ns for span in trace.spans if is_carrier(span)):
                 yield trace
             if run.traces % _LINES_AT_ONCE == 0:
-                run.tell(run.since_ns, share=getattr(reader, "share_read", None) or 0.0)
+                run.share = getattr(reader, "share_read", None) or 0.0
+                tell()
     except InputError as exc:
         raise ReadError(str(exc)) from exc
 
@@ -579,34 +556,34 @@ async def _search_jaeger(reader: TraceSearch, query: TraceQuery) -> Page:
     return Page.joined([await reader.search(one) for one in wanted])
 
 
-async def _by_id(reader: TraceReader, trace_ids: list[str], run: _Run) -> AsyncIterator[Trace]:
+async def _by_id(reader: TraceReader, trace_ids: list[str], run: SearchProgress) -> AsyncIterator[Trace]:
     """Yield the traces that exist and can be read, some read at a time; an unreadable one stops no other.
 
     Raises:
         ReadError: no trace could be read so far, or several in a row could not.
     """
+    failed_in_a_row = 0
     for first in range(0, len(trace_ids), _AT_ONCE):
         batch = trace_ids[first : first + _AT_ONCE]
         for found in await asyncio.gather(*map(reader.get, batch), return_exceptions=True):
             if isinstance(found, BaseException):
-                run.failed_in_a_row += 1
+                failed_in_a_row += 1
                 is_known = isinstance(found, ReadError | InputError) and run.traces
-                if not is_known or run.failed_in_a_row == _MOST_FAILURES:
+                if not is_known or failed_in_a_row == _MOST_FAILURES:
                     raise found
                 run.fault(found)
             else:
-                run.failed_in_a_row = 0
+                failed_in_a_row = 0
                 if found is not None:
                     run.traces += 1
                     yield found
 
 
-async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterator[AnswerSummary]:
-    lines, read, size = (
-        report_lines(path),
-        0,
-        await asyncio.to_thread(lambda: path.stat().st_size if path.exists() else 0),
-    )
+async def _of_report(
+    path: Path, service: str | None, run: SearchProgress, tell: Callable[[], None]
+) -> AsyncIterator[AnswerSummary]:
+    lines, read = report_lines(path), 0
+    size = await asyncio.to_thread(lambda: path.stat().st_size if path.exists() else 0)
     try:
         while batch := await asyncio.to_thread(lambda: list(islice(lines, _LINES_AT_ONCE))):
             for summary in await asyncio.to_thread(_summaries, batch, run):
@@ -615,12 +592,13 @@ async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterato
                     run.answers += 1
                     yield summary
             read += sum(len(line.text) for line in batch)
-            run.tell(run.since_ns, share=read / max(1, size))
+            run.share = min(1.0, read / max(1, size))
+            tell()
     except InputError as exc:
         raise ReadError(str(exc)) from exc
 
 
-def _summaries(lines: list[ReportLine], run: _Run) -> list[AnswerSummary]:
+def _summaries(lines: list[ReportLine], run: SearchProgress) -> list[AnswerSummary]:
     found = []
     for line in lines:
         try:
@@ -634,91 +612,3 @@ def _summaries(lines: list[ReportLine], run: _Run) -> list[AnswerSummary]:
 
 def _is_of_service(summary: AnswerSummary, service: str | None) -> bool:
     return service is None or not summary.service or summary.service == service
-
-
-def holds_judged(path: Path) -> bool:
-    """Return whether a file begins as one that `read_judged` reads."""
-    first = next(report_lines(path), None)
-    return first is not None and (is_report(first.text) or _outcome_in(first) is not None)
-
-
-def read_judged(path: Path) -> Iterator[JudgedAnswer]:
-    """Yield the answers of a file, those of lines of ``--json`` without their texts.
-
-    Raises:
-        InputError: it cannot be read, or a line is of another form; names file and line, and quotes nothing.
-    """
-    answer: JudgedAnswer | None = None
-    for line in report_lines(path):
-        if is_report(line.text):
-            yield read_line(line).judged
-            continue
-        found = _outcome_in(line)
-        if found is None:
-            raise InputError(f"{line.where}: is neither an answer of a report nor a line of evaluate --json")
-        if answer is None or answer.record.id != found.record.id:
-            if answer is not None:
-                yield answer
-            answer = found
-        else:
-            outcomes = (*answer.evaluation.outcomes, *found.evaluation.outcomes)
-            answer = replace(answer, evaluation=replace(answer.evaluation, outcomes=outcomes))
-    if answer is not None:
-        yield answer
-
-
-def _outcome_in(line: ReportLine) -> JudgedAnswer | None:
-    """Return an answer with the one outcome of a line, if it is one."""
-    try:
-        row = json.loads(line.text)
-        return _answer(row) if row["status"] in ("ok", "skipped", "error") else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-
-
-def _answer(row: dict[str, Any]) -> JudgedAnswer:
-    version, name = str(row["evaluator_version"]), str(row["id"])
-    return JudgedAnswer(
-        record=RagRecord(id=name, question=None, chunks=(), answer=None),
-        evaluation=Evaluation(
-            record_id=name,
-            outcomes=(_outcome(row, version),),
-            judge=JudgeIdentity.of_name(row["judge"]),
-            evaluator_set=f"{row['metric']}/{row['profile']}",
-            evaluator_version=version,
-            run_id="",
-            started_at_ns=0,
-            duration_ms=0,
-            input_sha256="",
-        ),
-    )
-
-
-def _outcome(row: dict[str, Any], version: str) -> MetricOutcome:
-    metric, profile = str(row["metric"]), str(row["profile"])
-    if row["status"] == "error":
-        return MetricFailure(
-            metric=metric,
-            profile=profile,
-            error_type=str(row["error_type"]),
-            message=str(row["explanation"]),
-            evaluator_version=version,
-        )
-    known = {each.name for each in fields(Claim)} - {"text", "index"}
-    return MetricResult(
-        metric=metric,
-        profile=profile,
-        evaluator_version=version,
-        score=row["score"],
-        threshold=None,
-        passed=row["label"] == Label.PASS,
-        direction=Direction(row["direction"]),
-        skip_reason=SkipReason(row["skip_reason"]) if row["skip_reason"] else None,
-        verdicts=tuple(
-            Verdict(
-                claim=Claim(index=at, text=said["claim"], **{name: said[name] for name in known}),
-                label=VerdictLabel(said["label"]),
-            )
-            for at, said in enumerate(row["verdicts"])
-        ),
-    )

@@ -81,7 +81,7 @@ def evaluate_records(
 ) -> Any:
     """Evaluate the rows of a frame and return the frame with columns of the results.
 
-    Works inside a running event loop too, as in Jupyter; `evaluate_records_async` is the same for coroutines.
+    Works inside a running event loop too, as in Jupyter.
 
     Args:
         records: A frame of pandas or polars with the columns of a record under the usual names, ``question``,
@@ -104,52 +104,18 @@ def evaluate_records(
         InputError: it is no frame and no list, or has a column with the name of a result.
         ConfigError: no metric or judge has that name, or the judge lacks a setting.
     """
-    work = evaluate_records_async(
-        records,
-        metrics=metrics,
-        judge=judge,
-        embedder=embedder,
-        concurrency=concurrency,
-        progress=progress,
-    )
-    return wait_for(work)
+    return wait_for(_evaluated(records, metrics, judge, embedder, concurrency=concurrency, progress=progress))
 
 
-@overload
-async def evaluate_records_async(
-    records: Sequence[Mapping[str, Any] | RagRecord],
-    *,
-    metrics: Sequence[Metric | str] = ...,
-    judge: Judge | str = ...,
-    embedder: Embedder | str | None = ...,
-    concurrency: int = ...,
-    progress: bool | None = ...,
-) -> list[RecordResult]: ...
-@overload
-async def evaluate_records_async(
-    records: FrameT,
-    *,
-    metrics: Sequence[Metric | str] = ...,
-    judge: Judge | str = ...,
-    embedder: Embedder | str | None = ...,
-    concurrency: int = ...,
-    progress: bool | None = ...,
-) -> FrameT: ...
-async def evaluate_records_async(
+async def _evaluated(
     records: Any,
+    metrics: Sequence[Metric | str],
+    judge: Judge | str,
+    embedder: Embedder | str | None,
     *,
-    metrics: Sequence[Metric | str] = ("faithfulness",),
-    judge: Judge | str = "lexical",
-    embedder: Embedder | str | None = None,
-    concurrency: int = 8,
-    progress: bool | None = None,
+    concurrency: int,
+    progress: bool | None,
 ) -> Any:
-    """Evaluate the rows of a frame like `evaluate_records`, as a coroutine.
-
-    Raises:
-        InputError: it is no frame and no list, or has a column with the name of a result.
-        ConfigError: no metric or judge has that name, or the judge lacks a setting.
-    """
     chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
     kind, rows = _rows_of(records)
     if kind:

@@ -153,26 +153,6 @@ class ChunksInput(_Form):
     chunks: tuple[NumberedText, ...]
 
 
-class TruthsInput(_Form):
-    """Step T: the retrieved chunks, and how many facts of each are wanted at most."""
-
-    limit: int | None
-    chunks: tuple[NumberedText, ...]
-
-
-class GivenTruths(_Form):
-    """The facts that the judge found in one chunk."""
-
-    id: Number
-    truths: list[Annotated[str, Field(max_length=1000)]] = Field(max_length=200)
-
-
-class TruthsReply(_NumberedReply):
-    """Step T: the facts of each chunk."""
-
-    chunks: list[GivenTruths] = Field(max_length=400)
-
-
 def _grade(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("give 0, 1 or 2")  # noqa: TRY004  pydantic reports ValueError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias, get_args
@@ -11,11 +10,9 @@ from typing import Literal, TypeAlias, get_args
 from ragtrace.errors import ConfigError
 from ragtrace.model import ChunkVerdict, Claim, SentenceGrade, Verdict, VerdictLabel
 
-StepName: TypeAlias = Literal[
-    "extract", "relevance", "truths", "verify", "chunks", "recall", "questions", "criteria"
-]
+StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions", "criteria"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
-LATER: frozenset[str] = frozenset({"truths", "criteria"})
+LATER: frozenset[str] = frozenset({"criteria"})
 """Steps, and their prompts, that no metric uses without declaring it: they came after it had to."""
 PromptName: TypeAlias = Literal[
     "extract",
@@ -27,14 +24,12 @@ PromptName: TypeAlias = Literal[
     "retrieval",
     "recall",
     "questions",
-    "truths",
     "criteria",
 ]
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
 
 HEADER_FENCE = "---\n"
-_MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,53 +121,6 @@ class Verification:
             return 0  # this form has no quotes
         evident = (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED)
         return sum(v.label in evident and not v.quote_verified for v in self.verdicts)
-
-
-class TruthMemory:
-    """The truths of chunks that were read before, by content: the same chunk is not read twice.
-
-    It holds up to 10,000 chunks and forgets the one that was used longest ago.
-    """
-
-    def __init__(self) -> None:
-        self._truths: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
-
-    def get(self, key: bytes) -> tuple[str, ...] | None:
-        """Return the truths of a chunk, or ``None`` if they are not known."""
-        if key in self._truths:
-            self._truths.move_to_end(key)
-        return self._truths.get(key)
-
-    def put(self, key: bytes, truths: tuple[str, ...]) -> None:
-        """Remember the truths of a chunk."""
-        self._truths[key] = truths
-        self._truths.move_to_end(key)
-        while len(self._truths) > _MOST_REMEMBERED:
-            self._truths.popitem(last=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruthSettings:
-    """How truths are read."""
-
-    limit: int | None = None
-    """The most truths of a chunk; the judge is told, and further ones are cut off."""
-    memory: TruthMemory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruthVerification:
-    """The result of step T: verdicts on claims from the truths of the chunks."""
-
-    verification: Verification
-    truths: tuple[str, ...]
-    """The truths in the order of the chunks, at most 300."""
-    total: int
-    """How many truths there are."""
-    cut: int
-    """How many truths of the judge were beyond the limit."""
-    unread: int
-    """Chunks without a usable answer: the judge saw the chunk in place of its truths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from ragtrace._row_fields import RECORD_FIELDS, FieldNames
+from ragtrace._row_fields import RECORD_FIELDS
 from ragtrace._row_files import STRICT, Row, RowNotices, read_rows
 from ragtrace.errors import InputError
 from ragtrace.judge.phrases import announces_answer
@@ -125,17 +125,8 @@ class _Row(RecordRow):
         return {**row, "claims": row["criteria"], "contexts": row.get("contexts") or []}
 
 
-_NAMES: Final = FieldNames(
-    written={
-        **RECORD_FIELDS.written,
-        "claims": ["claims"],
-        "answer_label": ["answer_label"],
-        "criteria": ["criteria"],
-    },
-    also=RECORD_FIELDS.also,
-    likely=RECORD_FIELDS.likely,
-    of_others=RECORD_FIELDS.of_others,
-)
+_OWN: Final = ("claims", "answer_label", "criteria")
+_NAMES: Final = replace(RECORD_FIELDS, written={**RECORD_FIELDS.written, **{name: [name] for name in _OWN}})
 
 
 def _answer(row: _Row, file: str, place: str) -> LabeledAnswer:

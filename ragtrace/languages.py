@@ -11,12 +11,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, TypeVar
-
-WordT = TypeVar("WordT", str, bytes)
+from typing import Final
 
 SAMPLE_CHARS: Final = 4_000
 """A language shows in the beginning of a text."""
@@ -32,8 +30,6 @@ _NOT_ARABIC: Final = re.compile(r"[پچژگکیےہھٹڈڑں]")
 """Letters of Persian and Urdu, which are written in the same script."""
 _LATIN: Final = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_ASCII_LETTERS: Final = bytes(code if chr(code).isalpha() else ord(" ") for code in range(128)).ljust(256)
-"""Turns what is no letter into a space."""
 _BIDI: Final = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
 BIDI_MARKS: Final = f"[{_BIDI}]"
 """A character class of the marks that only say in which direction a text runs."""
@@ -83,16 +79,6 @@ _FUNCTION_WORDS: Final = {
         ),
     }.items()
 }
-_COUNT_BITS: Final = 16
-_COUNTS: Final = {
-    word: sum(1 << at * _COUNT_BITS for at, known in enumerate(_FUNCTION_WORDS.values()) if word in known)
-    for word in frozenset().union(*_FUNCTION_WORDS.values())
-}
-"""By function word, a number that has a 1 for each of its languages: their sum counts for all at once."""
-_BY_WORDS: Final = tuple(_FUNCTION_WORDS)
-_MOST_WORDS: Final = (1 << _COUNT_BITS) - 1
-"""More than a sample has."""
-_ASCII_COUNTS: Final = {word.encode(): counts for word, counts in _COUNTS.items() if word.isascii()}
 _OWN_LETTERS: Final = {
     Language.GERMAN: re.compile("[äöüß]"),
     Language.FRENCH: re.compile("[àâèêîùûçœ]"),
@@ -109,14 +95,13 @@ def language_of(text: str) -> Language | None:
 @lru_cache(maxsize=256)  # of a text's sentences and of its words
 def _language_of_sample(sample: str) -> Language | None:
     if sample.isascii():
-        ascii_words = sample.encode().lower().translate(_ASCII_LETTERS).split()
-        return _by_words(ascii_words, _ASCII_COUNTS)
+        return _by_words(_WORD.findall(sample.lower()))
     kana, han, arabic = _other_scripts(sample)
     most = max(kana, han, arabic)
     if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
         lower = sample.lower()
         own_letters = [language for language, letters in _OWN_LETTERS.items() if letters.search(lower)]
-        return _by_words(_WORD.findall(lower), _COUNTS, own_letters)
+        return _by_words(_WORD.findall(lower), own_letters)
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
@@ -165,14 +150,14 @@ def one_spelling(text: str) -> str:
     return _INVISIBLE.sub("", unicodedata.normalize("NFC", text).translate(_ONE_SPELLING))
 
 
-def _by_words(
-    words: Sequence[WordT], known: Mapping[WordT, int], own_letters: Collection[Language] = ()
-) -> Language | None:
-    """Decide by the words of which the counts are known, and the languages of which letters are there."""
-    function_words = sum(map(known.__getitem__, filter(known.__contains__, words)))
-    counts = [function_words >> at * _COUNT_BITS & _MOST_WORDS for at in range(len(_BY_WORDS))]
-    if own_letters:
-        counts = [count + (of in own_letters) for of, count in zip(_BY_WORDS, counts, strict=True)]
-    second, most = sorted(counts)[-2:]
+def _by_words(words: Sequence[str], own_letters: Collection[Language] = ()) -> Language | None:
+    """Decide by the function words, and by the languages of which letters are there."""
+    times = Counter(words)
+    counts = {
+        language: sum(times[word] for word in known & times.keys()) + (language in own_letters)
+        for language, known in _FUNCTION_WORDS.items()
+    }
+    found = max(counts, key=lambda language: counts[language])
+    most, second = sorted(counts.values(), reverse=True)[:2]
     is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * len(words) and most > 1.3 * second
-    return _BY_WORDS[counts.index(most)] if is_clear else None
+    return found if is_clear else None

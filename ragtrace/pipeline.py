@@ -84,7 +84,6 @@ async def evaluate(
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
     cards: Sequence[JudgeCard] = (),
-    asked_with: Sequence[Metric] | None = None,
 ) -> Evaluation:
     """Run each metric on the record; judges and embedders given by name are opened and closed here.
 
@@ -93,7 +92,7 @@ async def evaluate(
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
     the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
     judges, beside the package's own cards: one whose *contradicted* is mostly wrong by its card has it folded
-    into *unsupported*. ``asked_with`` are the metrics that share requests, by default these.
+    into *unsupported*.
 
     Raises:
         ConfigError: no metric, judge or embedder has that name, it lacks a setting, or the judge cannot
@@ -105,42 +104,17 @@ async def evaluate(
         metric_named(metric) if isinstance(metric, str) else valid_metric(metric, named=type(metric).__name__)
         for metric in metrics
     ]
-    sharing = chosen if asked_with is None else asked_with
-    clock = clock or SystemClock()
-    started_at_ns = clock.now_ns()
     async with AsyncExitStack() as opened:
-        judge = await _opened(judge, open_judge, opened)
-        check_criteria(chosen, judge)
-        steps = StepSession(
-            record,
-            by_card(judge, cards),
-            prompts=prompts,
-            limits=limits,
+        evaluator = Evaluator(
+            metrics=chosen,
+            judge=await _opened(judge, open_judge, opened),
+            second_judge=await _opened(second_judge, open_judge, opened) if second_judge else None,
             embedder=await _opened(embedder, open_embedder, opened) if embedder else None,
-            second_judge=by_card(await _opened(second_judge, open_judge, opened), cards)
-            if second_judge
-            else None,
-            wanted=_wanted(sharing),
-            criteria=[metric.criterion for metric in sharing if isinstance(metric, Criterion)],
-            clock=clock,
+            limits=limits or StepLimits(),
+            prompts=prompts,
+            cards=tuple(cards),
         )
-        outcomes = await _measure_all(chosen, record, steps, clock)
-    evaluation = Evaluation(
-        record_id=record.id,
-        outcomes=outcomes,
-        judge=steps.judge,
-        evaluator_set=evaluator_set(chosen),
-        evaluator_version=version_of_set([outcome.evaluator_version for outcome in outcomes]),
-        run_id=run_id or uuid4().hex,
-        started_at_ns=started_at_ns,
-        duration_ms=_ms_since(started_at_ns, clock),
-        input_sha256=steps.input_sha256,
-        input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
-        usage=steps.usage,
-        compromised=steps.compromised,
-        judge_card="" if steps.judge.is_human else card_state(steps.judge, cards).value,
-    )
-    return replace(evaluation, blame=blame_of(record, evaluation))
+        return await evaluator.evaluate(record, clock=clock, run_id=run_id)
 
 
 def evaluator_set(metrics: Sequence[Metric]) -> str:
@@ -148,60 +122,10 @@ def evaluator_set(metrics: Sequence[Metric]) -> str:
     return evaluator_set_of((metric.name, metric.profile) for metric in metrics)
 
 
-def evaluator_version(
-    metrics: Sequence[Metric],
-    judge: Judge,
-    *,
-    prompts: Prompts | None = None,
-    limits: StepLimits | None = None,
-    second_judge: Judge | None = None,
-    embedder: Embedder | None = None,
-    cards: Sequence[JudgeCard] = (),
-) -> str:
-    """Return the version of the evaluator, before it judges any record.
-
-    It changes with the metrics, thresholds, prompts, judge, second judge, embedder and limits. Otherwise it
-    is stable, so a new evaluation of a target can be told from a repeated one.
-    """
-    nothing = RagRecord(id="", question=None, chunks=(), answer=None)
-    steps = StepSession(
-        nothing,
-        by_card(judge, cards),
-        prompts=prompts,
-        limits=limits,
-        embedder=embedder,
-        second_judge=by_card(second_judge, cards) if second_judge else None,
-        wanted=_wanted(metrics),
-    )
-    return version_of_set([steps.version_of(metric) for metric in metrics])
-
-
 def by_card(judge: Judge, cards: Sequence[JudgeCard]) -> Judge:
     """Return the judge as far as its card says that it can be believed."""
     card = card_of(judge.identity, cards)
     return judge if card is None or card.contradicts_reliably else folding_contradicted(judge)
-
-
-_COMPARING: Final = ("lexical", "nli")
-"""Providers of judges that look claims up, and answer no question about an answer."""
-
-
-def check_criteria(metrics: Sequence[Metric], judge: Judge) -> None:
-    """Check that the judge can answer the criteria among the metrics.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    provider = judge.identity.provider
-    if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in metrics):
-        raise ConfigError(
-            f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
-            " --judge openai:MODEL or `judge.use`, or leave the criterion out"
-        )
-
-
-def _wanted(metrics: Sequence[Metric]) -> set[str]:
-    return {step for metric in metrics for step in metric.uses or ()}
 
 
 async def _opened(model: ModelT | str, open_model: Callable[[str], ModelT], opened: AsyncExitStack) -> ModelT:
@@ -313,17 +237,8 @@ def _is_truncated(record: RagRecord) -> bool:
     return noted or any(chunk.truncated for chunk in record.chunks)
 
 
-_SCREEN: Final = LexicalJudge()
-_METRIC: Final = Faithfulness()
-
-
-async def suspicion_of(record: RagRecord) -> float | None:
-    """Return how likely an unsupported claim is in the answer, from 0 to 1: it ranks answers.
-
-    It is what ``lexical`` writes as ``ragtrace.suspicion``. ``None`` if there is nothing to judge: no answer,
-    no context, no claim.
-    """
-    return (await evaluate(record, metrics=(_METRIC,), judge=_SCREEN)).suspicion
+_COMPARING: Final = ("lexical", "nli")
+"""Providers of judges that look claims up, and answer no question about an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +246,9 @@ class Evaluator:
     """Evaluates records. What it is made of decides its version, and so the ids of its carriers.
 
     Stateless: one evaluator serves concurrent records.
+
+    Raises:
+        ConfigError: the judge cannot answer a criterion.
     """
 
     metrics: Sequence[Metric]
@@ -345,6 +263,14 @@ class Evaluator:
     asked_with: Sequence[Metric] | None = None
     """The metrics whose requests are shared, if they are not these: to repeat what others asked."""
 
+    def __post_init__(self) -> None:
+        provider = self.judge.identity.provider
+        if provider in _COMPARING and any(isinstance(metric, Criterion) for metric in self.metrics):
+            raise ConfigError(
+                f"the judge `{provider}` compares texts and cannot answer a criterion: name a language model,"
+                " --judge openai:MODEL or `judge.use`, or leave the criterion out"
+            )
+
     @property
     def set(self) -> str:
         """The names of the metrics and profiles: ``faithfulness/ragtrace``."""
@@ -352,16 +278,14 @@ class Evaluator:
 
     @property
     def version(self) -> str:
-        """Changes with metrics, thresholds, prompts, models and limits; stable otherwise."""
-        return evaluator_version(
-            self.metrics,
-            self.judge,
-            prompts=self.prompts,
-            limits=self.limits,
-            second_judge=self.second_judge,
-            embedder=self.embedder,
-            cards=self.cards,
-        )
+        """The version before any record is judged.
+
+        It changes with metrics, thresholds, prompts, models and limits, and is stable otherwise: a new
+        evaluation of a target can be told from a repeated one.
+        """
+        nothing = RagRecord(id="", question=None, chunks=(), answer=None)
+        steps = self._steps(nothing, self.metrics, None)
+        return version_of_set([steps.version_of(metric) for metric in self.metrics])
 
     @property
     def id(self) -> Mapping[str, str]:
@@ -380,25 +304,54 @@ class Evaluator:
         return (*judges, self.embedder.identity) if self.embedder else judges
 
     async def evaluate(
-        self, record: RagRecord, *, clock: Clock | None = None, earlier: Evaluation | None = None
+        self,
+        record: RagRecord,
+        *,
+        clock: Clock | None = None,
+        run_id: str | None = None,
+        earlier: Evaluation | None = None,
     ) -> Evaluation:
         """Evaluate the record; results of an earlier attempt at the same record are not judged again."""
         if earlier is not None and not self._may_continue(earlier, record):
             earlier = None
         found = {(result.metric, result.profile) for result in earlier.results} if earlier else set()
-        evaluation = await evaluate(
+        metrics = [metric for metric in self.metrics if (metric.name, metric.profile) not in found]
+        clock = clock or SystemClock()
+        started_at_ns = clock.now_ns()
+        steps = self._steps(record, metrics if self.asked_with is None else self.asked_with, clock)
+        outcomes = await _measure_all(metrics, record, steps, clock)
+        evaluation = Evaluation(
+            record_id=record.id,
+            outcomes=outcomes,
+            judge=steps.judge,
+            evaluator_set=evaluator_set(metrics),
+            evaluator_version=version_of_set([outcome.evaluator_version for outcome in outcomes]),
+            run_id=run_id or uuid4().hex,
+            started_at_ns=started_at_ns,
+            duration_ms=_ms_since(started_at_ns, clock),
+            input_sha256=steps.input_sha256,
+            input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
+            usage=steps.usage,
+            compromised=steps.compromised,
+            judge_card="" if steps.judge.is_human else card_state(steps.judge, self.cards).value,
+        )
+        if earlier:
+            evaluation = self._joined(earlier, evaluation)
+        return replace(evaluation, blame=blame_of(record, evaluation))
+
+    def _steps(self, record: RagRecord, sharing: Sequence[Metric], clock: Clock | None) -> StepSession:
+        """Begin a session in which these metrics share requests."""
+        return StepSession(
             record,
-            metrics=[metric for metric in self.metrics if (metric.name, metric.profile) not in found],
-            judge=self.judge,
-            clock=clock,
+            by_card(self.judge, self.cards),
             prompts=self.prompts,
             limits=self.limits,
             embedder=self.embedder,
-            second_judge=self.second_judge,
-            cards=self.cards,
-            asked_with=self.asked_with,
+            second_judge=by_card(self.second_judge, self.cards) if self.second_judge else None,
+            wanted={step for metric in sharing for step in metric.uses or ()},
+            criteria=[metric.criterion for metric in sharing if isinstance(metric, Criterion)],
+            clock=clock,
         )
-        return self._joined(earlier, evaluation, record) if earlier else evaluation
 
     def cost_usd(self, evaluation: Evaluation) -> float | None:
         """Return what an evaluation cost in US dollars, or ``None`` if that is not known."""
@@ -414,12 +367,12 @@ class Evaluator:
     def _may_continue(self, earlier: Evaluation, record: RagRecord) -> bool:
         return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity
 
-    def _joined(self, earlier: Evaluation, later: Evaluation, record: RagRecord) -> Evaluation:
+    def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
         """Merge the results of two attempts at the same record into one evaluation."""
         outcomes = {
             (outcome.metric, outcome.profile): outcome for outcome in (*earlier.outcomes, *later.outcomes)
         }
-        joined = replace(
+        return replace(
             later,
             outcomes=tuple(outcomes[metric.name, metric.profile] for metric in self.metrics),
             evaluator_set=self.set,
@@ -430,7 +383,18 @@ class Evaluator:
             usage=earlier.usage + later.usage,
             compromised=earlier.compromised or later.compromised,
         )
-        return replace(joined, blame=blame_of(record, joined))
+
+
+_SCREEN: Final = Evaluator(metrics=(Faithfulness(),), judge=LexicalJudge())
+
+
+async def suspicion_of(record: RagRecord) -> float | None:
+    """Return how likely an unsupported claim is in the answer, from 0 to 1: it ranks answers.
+
+    It is what ``lexical`` writes as ``ragtrace.suspicion``. ``None`` if there is nothing to judge: no answer,
+    no context, no claim.
+    """
+    return (await _SCREEN.evaluate(record)).suspicion
 
 
 _CALIBRATED: Final = ("faithfulness", OWN_PROFILE)
@@ -556,7 +520,6 @@ class EvaluatorSpec:
         metrics = self.open_metrics(calibration)
         cards = tuple(map(read_card, self.cards))
         judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
-        check_criteria(metrics, judge)
         second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
         if self.require_card:
             for each in filter(None, (judge, second)):

@@ -7,13 +7,12 @@ second colon is the plug-in's argument.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -85,8 +84,6 @@ class PluginKind:
     """Members that each object must have."""
     port: str
     """The protocol that each object implements."""
-    gone: Mapping[str, str] = field(default_factory=dict)
-    """Built-ins of before, and what to do instead."""
 
     def factory(self, spec: str) -> tuple[Callable[[Any], Any], str]:
         """Return the factory and its argument, the text after the colon.
@@ -101,8 +98,6 @@ class PluginKind:
         address = Address.parse(spec)
         if address and address.leads_somewhere:
             return load_address(address), address.argument
-        if name in self.gone:
-            raise ConfigError(f"there is no {self.what} {name!r} any more: {self.gone[name]}")
         raise ConfigError(
             f"there is no {self.what} {name!r}: choose {self.choices}"
             f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"
@@ -139,9 +134,7 @@ def load_address(address: Address) -> Any:
     try:
         return getattr(module, address.name)
     except AttributeError:
-        close = difflib.get_close_matches(address.name, [name for name in vars(module) if name[0] != "_"])
-        hint = f": did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"{address.where!r} has no {address.name!r}{hint}") from None
+        raise ConfigError(f"{address.where!r} has no {address.name!r}") from None
 
 
 def find_plugins(group: str, built_in: Mapping[str, str]) -> Mapping[str, EntryPoint]:

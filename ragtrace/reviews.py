@@ -468,15 +468,11 @@ CREATE TABLE gone (
     PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL, reason TEXT NOT NULL DEFAULT '');
-CREATE TABLE view (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
 """
-_FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
+_FORM: Final = SqliteForm(application_id=0x52545256, schema=_SCHEMA, pragmas=("synchronous = FULL",))
 _OF_REVIEW: Final = tuple(each.name for each in fields(Review) if each.name != "key")
 _COLUMNS: Final = f"trace_id, span_id, tenant, {', '.join(_OF_REVIEW)}"
 _OF_KEY: Final = "trace_id = ? AND span_id = ? AND tenant = ?"
-_ALL: Final = "\0"
-"""The tenant of views that readers of all tenants saved."""
 
 
 class KeptSpan(NamedTuple):
@@ -487,7 +483,7 @@ class KeptSpan(NamedTuple):
 
 
 class ReviewFile:
-    """Keeps reviews and saved views: in a file of its own, as pages may run beside the collector.
+    """Keeps reviews: in a file of its own, as pages may run beside the collector.
 
     Methods that write raise WriteError if the file cannot be written: nothing that was kept is lost. Those
     that read raise ReadError.
@@ -585,21 +581,6 @@ class ReviewFile:
         query = "SELECT trace_id, span_id, tenant FROM gone WHERE (?1 IS NULL OR tenant = ?1)"
         return frozenset(AnswerKey(*row) for row in await self._read(query, (tenant,)))
 
-    async def views(self, *, tenant: str | None) -> Mapping[str, str]:
-        """Return the saved filters of the list of answers, which are query strings, by name."""
-        query = "SELECT name, query FROM view WHERE tenant = ? ORDER BY name"
-        return dict(await self._read(query, (_owner(tenant),)))
-
-    async def save_view(self, name: str, query: str, *, tenant: str | None) -> None:
-        """Save a view, in place of one of the same name."""
-        statement = "INSERT INTO view VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET query = excluded.query"
-        await self._write(lambda db: db.execute(statement, (_owner(tenant), name, query)))
-
-    async def delete_view(self, name: str, *, tenant: str | None) -> None:
-        """Delete a view, if there is one."""
-        statement = "DELETE FROM view WHERE tenant = ? AND name = ?"
-        await self._write(lambda db: db.execute(statement, (_owner(tenant), name)))
-
     async def waiting(self, sink: str, *, limit: int = 64) -> Sequence[KeptSpan]:
         """Return spans to deliver to a sink, the oldest first."""
         query = "SELECT id, payload FROM outbox WHERE sink = ? AND reason = '' ORDER BY id LIMIT ?"
@@ -691,10 +672,6 @@ def _review(row: Sequence[Any]) -> Review:
     told = dict(zip(_OF_REVIEW, row[3:], strict=True))
     told |= {name: VerdictLabel(told[name]) for name in ("verdict", "label")}
     return Review(key=AnswerKey(*row[:3]), **{**told, "picked": ReviewPick(told["picked"])})
-
-
-def _owner(tenant: str | None) -> str:
-    return _ALL if tenant is None else tenant
 
 
 log = logging.getLogger("ragtrace.reviews")

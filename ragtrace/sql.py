@@ -1,5 +1,5 @@
 """What portable SQL needs of a connection, so that one statement runs on SQLite and on PostgreSQL; and the
-library's own SQLite files: private, marked as its own, migrated, and refused with a reason.
+library's own SQLite files: private, marked as its own, and refused with a reason.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class SqliteForm:
 
     application_id: int
     """``PRAGMA application_id``: identifies the kind, so that no other program's database is written to."""
-    steps: Sequence[str]
-    """The migrations, one a version. A released step is never changed; a new one is added after it."""
+    schema: str
+    version: int = 1
+    """Changes with the schema."""
     pragmas: Sequence[str] = ()
     """Such as ``synchronous = NORMAL``; applied each time, before the file is read."""
     busy_s: float = 5.0
@@ -108,7 +109,7 @@ def open_private(
         is_transactional: Whether a write begins a transaction, which lasts until ``commit``.
 
     Raises:
-        SqliteFileError: it is a link, no database, another program's, of a newer version, damaged or in use,
+        SqliteFileError: it is a link, no database, another program's, of another version, damaged or in use,
             or the disk is full. The file is left as it was.
         OSError: it cannot be created or opened.
     """
@@ -146,22 +147,6 @@ def open_temporary(schema: str) -> SqliteDb:
     return db
 
 
-def migrate(db: sqlite3.Connection, steps: Sequence[str], *, application_id: int | None = None) -> None:
-    """Bring a file to the newest version, a step a transaction. Its ``user_version`` counts the steps.
-
-    Raises:
-        sqlite3.Error: a step failed; the steps before it are kept.
-    """
-    while _version(db) < len(steps):
-        with transaction(db):
-            version = _version(db)  # another process may have been first
-            for statement in statements("".join(steps[version : version + 1])):
-                db.execute(statement)
-            if application_id is not None:
-                db.execute(f"PRAGMA application_id = {application_id}")
-            db.execute(f"PRAGMA user_version = {min(version + 1, len(steps))}")
-
-
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Run a block as one transaction, which waits for other writers first."""
@@ -191,33 +176,27 @@ def _prepare(db: sqlite3.Connection, form: SqliteForm) -> None:
         db.execute(f"PRAGMA {pragma}")
     _refuse_foreign(db, form)
     db.execute("PRAGMA journal_mode = WAL")
-    if form.discard:
-        _discard_other_version(db, form)
-    migrate(db, form.steps, application_id=form.application_id)
+    if _version(db) == form.version:
+        return
+    with transaction(db):
+        if _version(db) != form.version:  # another process may have been first
+            for statement in statements(form.discard + form.schema):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {form.application_id}")
+            db.execute(f"PRAGMA user_version = {form.version}")
 
 
 def _refuse_foreign(db: sqlite3.Connection, form: SqliteForm) -> None:
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-    if not tables:
+    if db.execute("SELECT name FROM sqlite_master").fetchone() is None:
         return
     (mark,) = db.execute("PRAGMA application_id").fetchone()
     if mark != form.application_id:
         raise SqliteFileError("it is another program's database: name another path")
-    version = _version(db)
-    if version > len(form.steps) and not form.discard:
+    if not form.discard and (version := _version(db)) != form.version:
         raise SqliteFileError(
-            f"it was written by a newer ragtrace: it is of version {version}, and this one knows "
-            f"{len(form.steps)}: upgrade ragtrace, or name another path"
+            f"another version of ragtrace wrote it: it has the form {version}, and this one {form.version}:"
+            " name another path"
         )
-
-
-def _discard_other_version(db: sqlite3.Connection, form: SqliteForm) -> None:
-    if _version(db) == len(form.steps):
-        return
-    with transaction(db):
-        if _version(db) != len(form.steps):
-            db.execute(form.discard)
-            db.execute("PRAGMA user_version = 0")
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -51,7 +51,7 @@ def in_words(error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
         return error["msg"].partition(", ")[2]  # our message, after pydantic's prefix
-    if kind == "literal_error":
+    if kind in ("literal_error", "enum"):
         return f"choose {str(context['expected']).replace(chr(39), '`')}"
     words = _WORDS.get(kind)
     return words.format_map(_bounds(context)) if words else _OTHERWISE

@@ -6,7 +6,6 @@ A file of them holds content: questions, chunks, answers and the judges' replies
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import sqlite3
@@ -28,10 +27,9 @@ from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeNonsense,
 from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, RagRecord, Sample, Usage
+from ragtrace.model import JudgedAnswer, JudgeIdentity, MetricFailure, Sample, Usage
 from ragtrace.pipeline import Evaluator, MetricSpec, attach, map_in_order
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
-from ragtrace.process import SystemClock
 from ragtrace.sql import SqliteForm, open_private
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span
@@ -40,20 +38,16 @@ _log = logging.getLogger(__name__)
 
 _PAGE: Final = 64
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS prompt (sha256 BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reply (
-    request BLOB NOT NULL, session TEXT NOT NULL, time INTEGER NOT NULL, provider TEXT NOT NULL,
-    model TEXT NOT NULL, step TEXT NOT NULL, prompt BLOB NOT NULL, said_ns INTEGER NOT NULL,
+CREATE TABLE reply (
+    request BLOB NOT NULL, session TEXT NOT NULL, time INTEGER NOT NULL,
     error TEXT NOT NULL, body BLOB NOT NULL, usage BLOB NOT NULL,
     PRIMARY KEY (request, session, time)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS record (sha256 BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS evaluation (
+CREATE TABLE evaluation (
     number INTEGER PRIMARY KEY, record_id TEXT NOT NULL, evaluator_set TEXT NOT NULL,
-    evaluator_version TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
-    record BLOB NOT NULL, body BLOB NOT NULL,
+    evaluator_version TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL, body BLOB NOT NULL,
     UNIQUE (record_id, evaluator_set, evaluator_version));
 """
-_FORM: Final = SqliteForm(application_id=0x72616773, steps=(_SCHEMA,))  # "rags"
+_FORM: Final = SqliteForm(application_id=0x72616773, schema=_SCHEMA, version=2)  # "rags"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,19 +149,13 @@ class Transcripts:
         ).fetchone()
         return TranscriptReply(body=row[0], usage=row[1], error=row[2]) if row else None
 
-    async def keep_said(
-        self, request: bytes, said: TranscriptReply, *, identity: JudgeIdentity, step: str, prompt: str
-    ) -> None:
+    async def keep_said(self, request: bytes, said: TranscriptReply) -> None:
         """Store the outcome of a request in this session."""
-        sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
-        text = prompt.encode("utf-8", "replace").decode()
-        await asyncio.to_thread(self._write, "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, text)
         await asyncio.to_thread(
             self._write,
-            "INSERT INTO reply SELECT ?1, ?2, coalesce(max(time) + 1, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
+            "INSERT INTO reply SELECT ?1, ?2, coalesce(max(time) + 1, 0), ?3, ?4, ?5"
             " FROM reply WHERE request = ?1 AND session = ?2",
-            *(request, self.session, identity.provider, identity.model, step, sha256),
-            *(SystemClock().now_ns(), said.error, said.body, said.usage),
+            *(request, self.session, said.error, said.body, said.usage),
         )
 
     def keep(self, kept: TranscriptRecord) -> None:
@@ -175,16 +163,12 @@ class Transcripts:
 
         An evaluation without calls came from a cache, so it does not replace an existing one.
         """
-        placeholder = RagRecord(id=kept.record.id, question=None, chunks=(), answer=None)
-        body = to_json(replace(kept, record=placeholder))  # the record is stored apart
-        record = to_json(kept.record)
-        sha256, evaluation = hashlib.sha256(record).digest(), kept.evaluation
-        self._write("INSERT OR IGNORE INTO record VALUES (?, ?)", sha256, zlib.compress(record))
+        evaluation = kept.evaluation
         self._write(
-            "INSERT INTO evaluation VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET"
-            " record = ?6, body = ?7 WHERE ?8",
+            "INSERT INTO evaluation VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET"
+            " body = ?6 WHERE ?7",
             *(_text(kept.record.id), evaluation.evaluator_set, evaluation.evaluator_version),
-            *(evaluation.judge.provider, evaluation.judge.model, sha256, zlib.compress(body)),
+            *(evaluation.judge.provider, evaluation.judge.model, zlib.compress(to_json(kept))),
             evaluation.usage.calls > 0 or evaluation.judge.computes,
         )
 
@@ -195,11 +179,10 @@ class Transcripts:
             InputError: it has another form.
         """
         row = self._db.execute(
-            "SELECT record.body, evaluation.body FROM evaluation JOIN record ON sha256 = record"
-            " WHERE record_id = ? AND evaluator_set = ? AND evaluator_version = ?",
+            "SELECT body FROM evaluation WHERE record_id = ? AND evaluator_set = ? AND evaluator_version = ?",
             (_text(record_id), evaluator_set, evaluator_version),
         ).fetchone()
-        return _kept(*row) if row else None
+        return _kept(row[0]) if row else None
 
     def evaluators(self) -> tuple[EvaluatorInfo, ...]:
         """Return the evaluators, in the order of their first evaluation."""
@@ -243,7 +226,7 @@ class Transcripts:
         """
         last = 0
         while rows := self._db.execute(
-            "SELECT number, record.body, evaluation.body FROM evaluation JOIN record ON sha256 = record"
+            "SELECT number, body FROM evaluation"
             " WHERE number > ? AND evaluator_set = ? AND evaluator_version = ? AND provider = ? AND model = ?"
             " ORDER BY number LIMIT ?",
             (
@@ -252,8 +235,8 @@ class Transcripts:
             ),
         ).fetchall():
             last = rows[-1][0]
-            for _, record, body in rows:
-                yield _kept(record, body)
+            for _, body in rows:
+                yield _kept(body)
 
     def _write(self, statement: str, *values: object) -> None:
         try:
@@ -269,9 +252,8 @@ class Transcripts:
             )
 
 
-def _kept(record: bytes, body: bytes) -> TranscriptRecord:
-    kept = from_json(TranscriptRecord, zlib.decompress(body))
-    return replace(kept, record=from_json(RagRecord, zlib.decompress(record)))
+def _kept(body: bytes) -> TranscriptRecord:
+    return from_json(TranscriptRecord, zlib.decompress(body))
 
 
 def _text(value: str) -> str:
@@ -317,13 +299,7 @@ class _Recorded(JudgeLayer):
         return reply
 
     async def _keep(self, request: JudgeRequest[Any], said: TranscriptReply) -> None:
-        await self._transcripts.keep_said(
-            _key(self.identity, request),
-            said,
-            identity=self.identity,
-            step=request.step,
-            prompt=request.system,
-        )
+        await self._transcripts.keep_said(_key(self.identity, request), said)
 
 
 class _Replayed:

@@ -28,14 +28,7 @@ from playwright.sync_api import sync_playwright
 from ragtrace import semconv
 from ragtrace.answers.carrier import target_span_id
 from ragtrace.backends import open_sink
-from ragtrace.cli.demo_run import (
-    PEOPLE_JUDGE,
-    PEOPLE_NAME,
-    Backend,
-    choose_port,
-    running_collectors,
-    wait_for_page,
-)
+from ragtrace.cli.demo_run import Backend, running_collector
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.backends.jaeger_server import running_jaeger
@@ -79,20 +72,17 @@ class Recorded:
 @contextmanager
 def running_fortnight(folder: Path, backend: Backend | None) -> Iterator[Sequence[Picture]]:
     """Run a collector that judged two weeks of traffic, until the block ends; a back end gets it, too."""
-    port = choose_port()
-    (folder / "traces").mkdir()
-    with running_collectors(folder, {PEOPLE_NAME: PEOPLE_JUDGE}, backend, page_port=port) as collectors:
+    with running_collector(folder, backend) as collector:
         verdicts: dict[str, Span] = {}
-        sent, last = asyncio.run(_send(_record(folder), collectors.address, Random(18)))
+        sent, last = asyncio.run(_send(_record(folder), collector.address, Random(18)))
 
         def all_are_judged() -> bool:
-            verdicts.update({each.trace_id: each for each in collectors.verdicts[PEOPLE_NAME].new()})
+            verdicts.update({each.trace_id: each for each in collector.new_carriers()})
             return len(verdicts) == sent
 
         eventually(all_are_judged, what="a verdict on every answer", deadline_s=120)
-        page = f"http://127.0.0.1:{port}"
+        page = collector.page.rstrip("/")
         answer = f"{page}/answers/{last}/{target_span_id(verdicts[last])}"
-        wait_for_page(answer)
         pictures = [
             Picture("answer.png", answer, 820),
             Picture("overview.png", f"{page}/?since=14d", 1010),
@@ -108,8 +98,9 @@ def _record(folder: Path) -> Sequence[Recorded]:
     file = folder / "recorded.jsonl"
     command = [sys.executable, "-m", "ragtrace.cli", "demo", "--json", "--to", f"otlp-file:{file}"]
     finished = subprocess.run(command, check=True, capture_output=True, text=True)
-    *answers, _ = map(json.loads, finished.stdout.splitlines())
-    faithful: Mapping[str, bool] = {answer["trace_id"]: answer["human"]["faithful"] for answer in answers}
+    *verdicts, _ = map(json.loads, finished.stdout.splitlines())
+    people = [line for line in verdicts if line["judge"].startswith("human")]
+    faithful: Mapping[str, bool] = {line["trace_id"]: line["label"] == "pass" for line in people}
     spans: dict[str, dict[str, Span]] = {trace_id: {} for trace_id in faithful}
     for line in file.read_text("utf-8").splitlines():
         for span in decode_json(line):

@@ -46,11 +46,6 @@ class Verifier:
     """How many numbers it gives, if not those of its family."""
     nan_for: Literal["nothing", "all"] = "nothing"
     """For which pairs it gives NaN."""
-    precision: Literal["float32", "float16", "bfloat16"] = "float32"
-    overflows: bool = False
-    """Its numbers are too large for float16."""
-    name: str = ""
-    """``_name_or_path`` in its configuration."""
 
     def write(self, folder: Path, *, file: str = "model.onnx", **config: Any) -> Path:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +64,7 @@ class Verifier:
             "architectures": [f"{kind}For{task}"],
             "model_type": kind.lower(),
             "max_position_embeddings": self.window,
-            "_name_or_path": self.name or names.get(self.family, ""),
+            "_name_or_path": names.get(self.family, ""),
         }
         if self.family == "nli":
             found["id2label"] = {str(at): label for at, label in enumerate(self.labels)}
@@ -136,28 +131,17 @@ class _Compared:
 def _model(of: Verifier) -> Any:
     graph = Graph()
     found = _compared(graph, of)
-    output = _half(graph, of, _numbers(graph, of, found))
+    output = _numbers(graph, of, found)
     graph.nodes.append(helper.make_node("Identity", [output], ["logits"]))
     inputs = ["input_ids", "attention_mask"]
-    kind = {"float16": TensorProto.FLOAT16}.get(of.precision, TensorProto.FLOAT)
     made = helper.make_graph(
         graph.nodes,
         "verifier",
         [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"]) for name in inputs],
-        [helper.make_tensor_value_info("logits", kind, None)],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
         graph.constants,
     )
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-
-
-def _half(graph: Graph, of: Verifier, name: str) -> str:
-    if of.overflows:
-        name = graph.times(name, graph.constant(1e6))
-    if of.precision == "float16":
-        return graph.node("Cast", name, to=TensorProto.FLOAT16)
-    if of.precision == "bfloat16":  # no CPU kernel of the runtime
-        return graph.number(graph.node("Erf", graph.node("Cast", name, to=TensorProto.BFLOAT16)))
-    return name
 
 
 def _compared(graph: Graph, of: Verifier) -> _Compared:

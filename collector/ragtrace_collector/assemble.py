@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -79,8 +78,6 @@ class Assembly:
         """In order of last arrival."""
         self._looks: dict[str, int] = {}
         """When to look next for whole calls, in the traces that may have some."""
-        self._next_looks: list[tuple[int, str]] = []
-        """A heap of these looks, and of some that were cancelled since."""
         self._reopened: dict[str, None] = {}
         self._closed = ClosedTraces()
         self._in_hand: set[str] = set()
@@ -189,21 +186,13 @@ class Assembly:
         self._closed.remember(trace_id, trace.copies, most_traces=self._policy.max_open_traces)
 
     def _take_calls(self, now_ns: int) -> Iterator[Ready]:
-        for trace_id in self._due_looks(now_ns):
+        for trace_id in [each for each, look_ns in self._looks.items() if look_ns <= now_ns]:
+            del self._looks[trace_id]
             trace = self._open[trace_id]
             calls = trace.take_calls(now_ns, self._policy)
             self._look_later(trace_id, trace, now_ns)
             if calls:
                 yield Ready(trace_id=trace_id, calls=calls)
-
-    def _due_looks(self, now_ns: int) -> Sequence[str]:
-        due: list[str] = []
-        while self._next_looks and self._next_looks[0][0] <= now_ns:
-            look_ns, trace_id = heappop(self._next_looks)
-            if self._looks.get(trace_id) == look_ns:
-                del self._looks[trace_id]
-                due.append(trace_id)
-        return due
 
     def _await_recall(self, trace_id: str, trace: OpenTrace, reopened: bool) -> None:
         if reopened:
@@ -215,7 +204,6 @@ class Assembly:
         if trace.has_calls_to_take and not trace.awaits_recall and trace_id not in self._looks:
             periods = 1 + trace.number_of_spans // _SPANS_A_PERIOD
             self._looks[trace_id] = now_ns + periods * self._policy.quiet_ns
-            heappush(self._next_looks, (self._looks[trace_id], trace_id))
 
 
 _SPANS_A_PERIOD: Final = 500
@@ -495,7 +483,8 @@ class AnswerReader:
 
     store: Store
     counters: Counters
-    _recent: _Recent = field(default_factory=lambda: _Recent())
+    _recent: dict[str, _Kept] = field(default_factory=dict)
+    """The last traces read: their answers are judged soon, and each needs the whole trace."""
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Prevents two workers with answers of one trace from reading it twice at the same time."""
 
@@ -520,19 +509,26 @@ class AnswerReader:
     async def read_for(self, job: Job, rules: ExtractRules) -> TraceAnswers:
         """Do the same for a leased answer. What was read when it was queued is usually still valid."""
         kept = self._recent.get(job.trace_id)
-        if kept and kept.rules == rules and kept.is_as_of(job):
-            return kept.answers
+        if kept and kept.rules == rules:
+            stored = kept.answers.stored  # the store keeps a trace with such an answer
+            if (stored.slices, stored.is_cut) == (job.slices, job.is_cut):
+                return kept.answers
         return await self.read(job.trace_id, rules)
 
     async def _assembled(self, trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:
         kept = self._recent.get(trace_id)
-        if kept and kept.rules == rules and kept.is_of(stored):
+        payloads, size = hash(stored.payloads), sum(map(len, stored.payloads))
+        if kept and kept.rules == rules and kept.payloads == payloads:
             return replace(kept.answers, stored=stored)
-        if sum(map(len, stored.payloads)) <= _SMALL_BYTES:  # faster than handing it to a thread
+        if size <= _SMALL_BYTES:  # faster than handing it to a thread
             answers = _answers(trace_id, stored, rules)
         else:
             answers = await asyncio.to_thread(_answers, trace_id, stored, rules)
-        self._recent.keep(trace_id, answers, rules)
+        self._recent.pop(trace_id, None)
+        without_payloads = replace(answers, stored=stored._replace(payloads=()))
+        self._recent[trace_id] = _Kept(without_payloads, rules, payloads, size)
+        while len(self._recent) > 1 and sum(each.size for each in self._recent.values()) > _RECENT_BYTES:
+            del self._recent[next(iter(self._recent))]
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:
@@ -554,42 +550,6 @@ class _Kept(NamedTuple):
     """Their hash."""
     size: int
     """Theirs, in bytes."""
-
-    def is_of(self, stored: StoredSpans) -> bool:
-        """Say whether this is still what the store holds."""
-        return self.payloads == hash(stored.payloads)
-
-    def is_as_of(self, job: Job) -> bool:
-        """Say whether no spans came until it was leased. The store keeps a trace with such an answer."""
-        stored = self.answers.stored
-        return (stored.slices, stored.is_cut) == (job.slices, job.is_cut)
-
-
-class _Recent:
-    """A cache of the last traces read: their answers are judged soon, and each needs the whole trace."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
-        self._bytes = 0
-
-    def get(self, trace_id: str) -> _Kept | None:
-        """Return a trace as read."""
-        return self._kept.get(trace_id)
-
-    def keep(self, trace_id: str, answers: TraceAnswers, rules: ExtractRules) -> None:
-        """Keep a trace, and evict those read before it."""
-        self._drop(trace_id)
-        stored, payloads = answers.stored._replace(payloads=()), answers.stored.payloads
-        size = sum(map(len, payloads))
-        kept = _Kept(replace(answers, stored=stored), rules, hash(payloads), size)
-        self._kept[trace_id] = kept
-        self._bytes += size
-        while self._bytes > _RECENT_BYTES and len(self._kept) > 1:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, trace_id: str) -> None:
-        dropped = self._kept.pop(trace_id, None)
-        self._bytes -= dropped.size if dropped else 0
 
 
 def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -73,7 +74,7 @@ class DriftCheck:
             budget_guard=guard if budget.limits else None,
         )
         began_ns = self.clock.now_ns()
-        async with open_evaluator(config, guards) as guarded:
+        async with aclosing(open_evaluator(config, guards)) as guarded:
             evaluator = guarded.evaluator
             evaluations = await _judge_all(anchors, evaluator, at_once=judge.max_concurrency)
         runs = await self.store.runs()

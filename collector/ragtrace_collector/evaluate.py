@@ -7,9 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.trace import Tracer
 
@@ -35,20 +34,17 @@ from ragtrace_collector.assemble import AnswerReader
 from ragtrace_collector.config import CollectorConfig, EvaluateConfig
 from ragtrace_collector.config.sections import IndexConfig
 from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig
 from ragtrace_collector.ledger import MOST_CRASHES, PARTLY, POISON, Coverage, FinalOutcome, State
-from ragtrace_collector.sampling import RULE_FOLLOW_UP, FollowUps, LowAnswer, Sampler
 from ragtrace_collector.stage import report_stage_error
 from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
     KeptCarrier,
     KeptTurn,
-    RelatedAnswer,
     StoreUnavailable,
     tenant_of,
 )
-from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.sessions import SessionTurns
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -73,16 +69,16 @@ class PartialEvaluations:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[Evaluation, SharedEvaluator]] = {}
+        self._kept: dict[tuple[str, str], tuple[Evaluation, GuardedEvaluator]] = {}
 
-    def keep(self, job: Job, evaluation: Evaluation, evaluator: SharedEvaluator) -> None:
+    def keep(self, job: Job, evaluation: Evaluation, evaluator: GuardedEvaluator) -> None:
         """Keep an evaluation in which some metrics have a result."""
         if evaluation.results:
             self._kept[job.trace_id, job.span_id] = evaluation, evaluator
             while len(self._kept) > _MOST_PARTIAL:
                 del self._kept[next(iter(self._kept))]
 
-    def take(self, job: Job, evaluator: SharedEvaluator) -> Evaluation | None:
+    def take(self, job: Job, evaluator: GuardedEvaluator) -> Evaluation | None:
         """Return what this evaluator found about the answer before, and forget it."""
         evaluation, found_by = self._kept.pop((job.trace_id, job.span_id), (None, None))
         return evaluation if found_by is evaluator else None
@@ -95,7 +91,6 @@ class EvaluateStage:
     store: Store
     reader: AnswerReader
     live: LiveConfig
-    watch: LowScoreWatch
     sinks: tuple[str, ...]
     openinference_sinks: frozenset[str] = frozenset()
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
@@ -112,25 +107,17 @@ class EvaluateStage:
     """Whether traces may be held, so that scores are written on the answer spans themselves."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
-    async def step(self) -> bool:
-        """Evaluate the next due answer; say whether there was one."""
-        jobs = await self.take(1)
-        for job in jobs:
-            await self.attempt(job)
-        return bool(jobs)
-
     async def take(self, most: int) -> Sequence[Job]:
         """Lease answers that are due.
 
         If no judge may be asked, only answers that cannot wait so long are leased.
         """
         live = self.live.now
-        policy = RetryPolicy.of(live.config.evaluate)
         closed = live.guarded.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
-            seen_before_ns=policy.hopeless_before_ns(closed.until_ns) if closed else None,
+            seen_before_ns=_hopeless_before_ns(live.config.evaluate, closed.until_ns) if closed else None,
         )
 
     async def attempt(self, job: Job) -> None:
@@ -142,7 +129,7 @@ class EvaluateStage:
             StoreUnavailable: it could not be read. It is given back.
         """
         live = self.live.now
-        async with live.shared_evaluator.evaluation():
+        async with live.guarded.evaluation():
             await self._attempt(job, live)
 
     async def _attempt(self, job: Job, live: Live) -> None:
@@ -173,9 +160,9 @@ class EvaluateStage:
 
     def _outcome_unasked(self, job: Job, live: Live) -> str | None:
         closed = live.guarded.closed()
-        if closed and job.seen_ns < RetryPolicy.of(live.config.evaluate).hopeless_before_ns(closed.until_ns):
+        if closed and job.seen_ns < _hopeless_before_ns(live.config.evaluate, closed.until_ns):
             return closed.outcome
-        return RetryPolicy.of(live.config.evaluate).ended(job, now_ns=self.clock.now_ns())
+        return _ended(job, live.config.evaluate, now_ns=self.clock.now_ns())
 
     async def _judge(self, job: Job, live: Live) -> None:
         answers = await self.reader.read_for(job, live.rules)
@@ -192,7 +179,7 @@ class EvaluateStage:
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(live.config.judge.attempt_s):
-                    earlier = self.partial.take(job, live.shared_evaluator)
+                    earlier = self.partial.take(job, live.guarded)
                     evaluation = await live.guarded.evaluator.evaluate(
                         record, clock=self.clock, earlier=earlier
                     )
@@ -201,18 +188,18 @@ class EvaluateStage:
         except TimeoutError:
             await self._time_out(job, live)
             return
-        if retry := self._next_retry(
-            job, live, [AttemptFailure.of(failure) for failure in evaluation.failures]
-        ):
-            self.partial.keep(job, evaluation, live.shared_evaluator)
+        if retry := self._next_retry(job, live, evaluation.failures):
+            self.partial.keep(job, evaluation, live.guarded)
             await self._postpone(job, retry)
             return
         await self._finish(job, record, evaluation, live, answers.judged(job.span_id))
 
     async def _time_out(self, job: Job, live: Live) -> None:
         message = f"not judged within {live.config.judge.attempt_s:g} s"
-        fault = AttemptFailure(error_type=TIMED_OUT, message=message, retry_class=RetryClass.AGAIN)
-        if retry := self._next_retry(job, live, [fault]):
+        late = MetricFailure(
+            metric="", profile="", error_type=TIMED_OUT, message=message, evaluator_version=""
+        )
+        if retry := self._next_retry(job, live, [late]):
             await self._postpone(job, retry)
         else:
             log.warning(
@@ -224,17 +211,16 @@ class EvaluateStage:
             )
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
-    def _next_retry(self, job: Job, live: Live, faults: Sequence[AttemptFailure]) -> Retry | None:
-        return RetryPolicy.of(live.config.evaluate).next_retry(
-            job, faults, opens_ns=live.guarded.opens_ns(), now_ns=self.clock.now_ns()
-        )
+    def _next_retry(self, job: Job, live: Live, failures: Sequence[MetricFailure]) -> Retry | None:
+        opens_ns, now_ns = live.guarded.opens_ns(), self.clock.now_ns()
+        return next_retry(job, failures, live.config.evaluate, opens_ns=opens_ns, now_ns=now_ns)
 
     async def _postpone(self, job: Job, retry: Retry) -> None:
         postpone = partial(
             self.store.postpone,
             job,
             due_ns=retry.due_ns,
-            reason=retry.fault.error_type,
+            reason=retry.because.error_type,
             failed=retry.failed,
         )
         await self._write(postpone)
@@ -242,20 +228,17 @@ class EvaluateStage:
         if retry.failed:  # an open breaker or a spent budget was logged once already
             log.warning(
                 "judge failed (%s: %s); answer %s:%s is tried again in %.0f s",
-                retry.fault.error_type,
-                retry.fault.message,
+                retry.because.error_type,
+                retry.because.message,
                 job.in_trace,
                 job.span_id,
                 (retry.due_ns - self.clock.now_ns()) / 1e9,
-                extra=_of(job, "judge_failed", error=retry.fault.error_type),
+                extra=_of(job, "judge_failed", error=retry.because.error_type),
             )
 
     async def _finish(
         self, job: Job, record: RagRecord, evaluation: Evaluation, live: Live, judged: JudgedInput
     ) -> None:
-        sampler = live.sampler
-        note = partial(self.watch.note, job, record, evaluation, sampler=sampler, now_ns=self.clock.now_ns())
-        await self._write(note)
         outcome = _outcome(evaluation, live.guarded)
         if FinalOutcome.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged, evaluation=evaluation)
@@ -421,118 +404,65 @@ def _outcome(evaluation: Evaluation, guarded: GuardedEvaluator) -> str:
 
 
 TIMED_OUT: Final = "evaluation_timeout"
+_WAIT: Final = (JudgeRefused.error_type, OverBudget.error_type, BudgetUnavailable.error_type)
+"""Until a breaker or a budget allows requests again: the answer itself has not failed."""
+_AGAIN: Final = (
+    *(JudgeUnavailable.error_type, JudgeTimeout.error_type, JudgeError.error_type, TIMED_OUT),
+    *_WAIT,
+)
+"""Plug-ins have their own error types, and say whether to retry."""
 
 
-class RetryClass(StrEnum):
-    """What a failure needs."""
-
-    AGAIN = "again"
-    """Another attempt."""
-    WAIT = "wait"
-    """Wait until a breaker or a budget allows requests again: the answer itself has not failed."""
-    NEVER = "never"
-
-
-_RETRY_CLASSES: Final = {
-    JudgeUnavailable.error_type: RetryClass.AGAIN,
-    JudgeTimeout.error_type: RetryClass.AGAIN,
-    JudgeError.error_type: RetryClass.AGAIN,
-    TIMED_OUT: RetryClass.AGAIN,
-    JudgeRefused.error_type: RetryClass.WAIT,
-    OverBudget.error_type: RetryClass.WAIT,
-    BudgetUnavailable.error_type: RetryClass.WAIT,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailure:
-    """Why an attempt did not give all scores."""
-
-    error_type: str
-    message: str
-    retry_class: RetryClass
-
-    @classmethod
-    def of(cls, failure: MetricFailure) -> AttemptFailure:
-        """Classify the failure of a metric. Plug-ins have their own error types, and say whether to retry."""
-        own = RetryClass.AGAIN if failure.retryable else RetryClass.NEVER
-        return cls(
-            error_type=failure.error_type,
-            message=failure.message,
-            retry_class=_RETRY_CLASSES.get(failure.error_type, own),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(NamedTuple):
     """When and why an answer is tried again."""
 
     due_ns: int
-    fault: AttemptFailure
+    because: MetricFailure
     failed: bool
     """Whether the attempt counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """How often and how long an answer is retried."""
+def next_retry(
+    job: Job, failures: Sequence[MetricFailure], evaluate: EvaluateConfig, *, opens_ns: int, now_ns: int
+) -> Retry | None:
+    """Return when the answer is tried again, or ``None`` if it ends, with a result or at its deadline.
 
-    retry_delays_ns: tuple[int, ...]
-    wait_ns: int
-    """The least time an answer waits for an open breaker or a spent budget."""
-    deadline_ns: int
-    """Counted from when it was queued."""
-
-    @classmethod
-    def of(cls, evaluate: EvaluateConfig) -> RetryPolicy:
-        """Read the policy from the section ``evaluate``."""
-        return cls(
-            retry_delays_ns=tuple(nanoseconds(delay) for delay in evaluate.retry_delays),
-            wait_ns=nanoseconds(evaluate.probe_delays[0]),
-            deadline_ns=nanoseconds(evaluate.deadline),
-        )
-
-    def next_retry(
-        self, job: Job, faults: Sequence[AttemptFailure], *, opens_ns: int, now_ns: int
-    ) -> Retry | None:
-        """Return when the answer is tried again, or ``None`` if it ends, with a result or at its deadline.
-
-        ``opens_ns`` is when the judges may be asked again.
-        """
-        is_closed = opens_ns > now_ns
-        waiting = next((fault for fault in faults if _waits(fault, job, is_closed=is_closed)), None)
-        failing = next((fault for fault in faults if fault.retry_class is not RetryClass.NEVER), None)
-        if waiting or (failing and is_closed):
-            due_ns = max(opens_ns, now_ns + self.wait_ns)
-            return self._in_time(job, due_ns, waiting or failing, failed=False)
-        if failing and job.attempts < len(self.retry_delays_ns):
-            return self._in_time(job, now_ns + self.retry_delays_ns[job.attempts], failing, failed=True)
+    ``opens_ns`` is when the judges may be asked again.
+    """
+    is_closed = opens_ns > now_ns
+    failing = [each for each in failures if each.retryable or each.error_type in _AGAIN]
+    # one that was refused before, while other answers are not, has failed by itself
+    waiting = [
+        each
+        for each in failing
+        if each.error_type in _WAIT
+        and (is_closed or not each.error_type == JudgeRefused.error_type == job.reason)
+    ]
+    if waiting or (failing and is_closed):
+        wait_ns = nanoseconds(evaluate.probe_delays[0])
+        retry = Retry(max(opens_ns, now_ns + wait_ns), (waiting or failing)[0], failed=False)
+    elif failing and job.attempts < len(evaluate.retry_delays):
+        delay_ns = nanoseconds(evaluate.retry_delays[job.attempts])
+        retry = Retry(now_ns + delay_ns, failing[0], failed=True)
+    else:
         return None
-
-    def _in_time(self, job: Job, due_ns: int, fault: AttemptFailure | None, *, failed: bool) -> Retry | None:
-        if fault is None or due_ns >= job.seen_ns + self.deadline_ns:
-            return None
-        return Retry(due_ns=due_ns, fault=fault, failed=failed)
-
-    def hopeless_before_ns(self, opens_ns: int) -> int:
-        """Return the earliest queue time of an answer that can still be judged from ``opens_ns`` on."""
-        return opens_ns - self.deadline_ns
-
-    def ended(self, job: Job, *, now_ns: int) -> str | None:
-        """Return the outcome of an answer that is not tried (again), or ``None`` if it is."""
-        if job.crashes >= MOST_CRASHES:
-            return POISON
-        if now_ns < job.seen_ns + self.deadline_ns:
-            return None
-        if not job.reason:
-            return State.EXPIRED.because("deadline")
-        return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
+    return retry if retry.due_ns < job.seen_ns + nanoseconds(evaluate.deadline) else None
 
 
-def _waits(fault: AttemptFailure, job: Job, *, is_closed: bool) -> bool:
-    """Say whether an answer waits. It doesn't if it was refused before and other answers are not."""
-    is_its_own = fault.error_type == JudgeRefused.error_type == job.reason and not is_closed
-    return fault.retry_class is RetryClass.WAIT and not is_its_own
+def _ended(job: Job, evaluate: EvaluateConfig, *, now_ns: int) -> str | None:
+    """Return the outcome of an answer that is not tried (again), or ``None`` if it is."""
+    if job.crashes >= MOST_CRASHES:
+        return POISON
+    if now_ns < job.seen_ns + nanoseconds(evaluate.deadline):
+        return None
+    if not job.reason:
+        return State.EXPIRED.because("deadline")
+    return State.OVER_BUDGET if job.reason == OverBudget.error_type else State.FAILED.because(job.reason)
+
+
+def _hopeless_before_ns(evaluate: EvaluateConfig, opens_ns: int) -> int:
+    """Return the earliest queue time of an answer that can still be judged from ``opens_ns`` on."""
+    return opens_ns - nanoseconds(evaluate.deadline)
 
 
 async def in_its_session(
@@ -578,64 +508,6 @@ def kept_turn(job: Job, record: RagRecord, evaluation: Evaluation, carrier: Span
 
 def _tenant_of(job: Job) -> str:
     return tenant_of(job.trace_id) or job.tenant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LowScoreWatch:
-    """Checks each evaluation before its answer is ended, so that a crash loses no low score."""
-
-    sampling_store: SamplingState
-    counters: Counters
-
-    async def note(
-        self, job: Job, record: RagRecord, evaluation: Evaluation, *, sampler: Sampler, now_ns: int
-    ) -> None:
-        """Queue related answers of a low one that were sampled out, and keep watching for new ones.
-
-        A related answer that is low itself triggers nothing: one bad prompt must not have everything judged.
-
-        Raises:
-            StoreUnavailable: the change cannot be stored; try again.
-        """
-        follow_ups = sampler.follow_ups
-        if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
-            return
-        low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns, tenant=job.tenant)
-        follow_ups.add(low)  # before the first await, so that answers from now on see it
-        try:
-            self.counters.add(
-                Counts.ANSWERS_BROUGHT_BACK, await self._select_follow_ups(low, sampler, now_ns)
-            )
-        except StoreUnavailable:
-            follow_ups.forget(low)
-            raise
-
-    async def _select_follow_ups(self, low: LowAnswer, sampler: Sampler, now_ns: int) -> int:
-        found = await self.sampling_store.candidates(low.keys, limit=low.remaining)
-        jobs = [
-            _job(answer, low, sampler)
-            for answer in found
-            if low.remaining > 0 and sampler.takes_place(answer.tenant, answer.span_id, now_ns)
-        ]
-        refused = await self.sampling_store.save(sampler.take_changes())
-        sampler.give_back(refused)
-        jobs = [job for job in jobs if all(job.span_id != place.span_id for place in refused)]
-        return await self.sampling_store.select_related(low, jobs, now_ns=now_ns)
-
-
-def _job(answer: RelatedAnswer, low: LowAnswer, sampler: Sampler) -> Job:
-    low.remaining -= 1
-    return Job(
-        trace_id=answer.trace_id,
-        span_id=answer.span_id,
-        sample=sampler.follow_up_sample,
-        tenant=answer.tenant,
-    )
-
-
-def _sets_off(follow_ups: FollowUps, job: Job, evaluation: Evaluation) -> bool:
-    is_new = job.sample.rule != RULE_FOLLOW_UP and (job.trace_id, job.span_id) not in follow_ups
-    return is_new and follow_ups.policy.is_low(evaluation)
 
 
 @dataclass(slots=True, kw_only=True)

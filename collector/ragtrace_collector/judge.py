@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -28,7 +28,7 @@ from ragtrace.budget import (
     require_price,
 )
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge import AdaptiveLimiter, Backoff, CacheSettings, limiter_of
+from ragtrace.judge import AdaptiveLimiter, Backoff, limiter_of
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline import Evaluator, EvaluatorSpec, JudgeAround, JudgeRole, MetricSpec, VerifySpec
@@ -68,7 +68,6 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
 
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
     """Return the settings of the judge."""
-    cache = config.cache
     return JudgeSpec(
         use=config.use,
         screen=config.screen_spec(),
@@ -80,7 +79,7 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         extra_body=config.extra_body,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
-        cache=CacheSettings(path=cache) if cache else None,
+        cache=config.cache,
     )
 
 
@@ -431,13 +430,15 @@ def budget_of(name: str, config: BudgetPeriodsConfig) -> Budget:
     return Budget(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedEvaluator:
-    """An evaluator, and whether it may be asked."""
+    """An evaluator, and whether it may be asked. After `retire`, its last evaluation closes it."""
 
-    evaluator: Evaluator
-    guards: JudgeGuards
-    """The guards of every judge and embedder."""
+    def __init__(self, evaluator: Evaluator, guards: JudgeGuards) -> None:
+        self.evaluator = evaluator
+        self.guards = guards
+        """The guards of every judge and embedder."""
+        self._evaluations = 0
+        self._is_retired = False
 
     def closed(self) -> Unavailable | None:
         """Return until when the judge may not be asked, if so."""
@@ -452,61 +453,11 @@ class GuardedEvaluator:
         closed = (guard.closed() for guard in self._guards("judge", "second", "embedder"))
         return max((unavailable.until_ns for unavailable in closed if unavailable), default=0)
 
-    def _guards(self, *names: str) -> Iterator[JudgeGuard]:
-        return (self.guards.by_name[name] for name in names if name in self.guards.by_name)
-
-
-def old_prices(guarded: GuardedEvaluator, *, now_ns: int) -> tuple[str, ...]:
-    """Return one line for each model whose price is old."""
-    prices = guarded.guards.prices
-    said = (prices.too_old(identity, now_ns=now_ns) for identity in guarded.evaluator.identities)
-    return tuple(dict.fromkeys(line for line in said if line))
-
-
-@asynccontextmanager
-async def open_evaluator(
-    config: CollectorConfig, guards: JudgeGuards | None = None
-) -> AsyncIterator[GuardedEvaluator]:
-    """Open the evaluator behind its guards; close it at the end.
-
-    Raises:
-        ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
-    """
-    guards = guards or guards_of(config, clock=SystemClock(), spend_ledger=None)
-    spec = evaluator_spec_of(config)
-
-    def around(role: JudgeRole, judge: JudgeSpec) -> JudgeAround:
-        return guards.judge(str(role), key_place=judge.key_place)
-
-    key_place = spec.embedder.key_place if spec.embedder else ""
-    opened = spec.open(
-        around=around,
-        around_embedder=guards.embedder("embedder", key_place=key_place),
-        prices=guards.prices,
-    )
-    async with aclosing(opened):
-        yield GuardedEvaluator(evaluator=opened, guards=guards)
-
-
-class SharedEvaluator:
-    """An evaluator that several evaluations use. After `retire`, the last of them closes it."""
-
-    def __init__(self, guarded: GuardedEvaluator, opened: AsyncExitStack) -> None:
-        self.guarded = guarded
-        self._opened = opened
-        self._evaluations = 0
-        self._is_retired = False
-
-    @classmethod
-    async def begin(cls, opening: AbstractAsyncContextManager[GuardedEvaluator]) -> SharedEvaluator:
-        """Open an evaluator.
-
-        Raises:
-            ConfigError: it cannot be used.
-        """
-        async with AsyncExitStack() as opened:
-            guarded = await opened.enter_async_context(opening)
-            return cls(guarded, opened.pop_all())
+    def old_prices(self, *, now_ns: int) -> tuple[str, ...]:
+        """Return one line for each model whose price is old."""
+        prices = self.guards.prices
+        said = (prices.too_old(identity, now_ns=now_ns) for identity in self.evaluator.identities)
+        return tuple(dict.fromkeys(line for line in said if line))
 
     @asynccontextmanager
     async def evaluation(self) -> AsyncIterator[None]:
@@ -523,9 +474,37 @@ class SharedEvaluator:
         self._is_retired = True
         await self._close_if_unused()
 
+    async def aclose(self) -> None:
+        """Close it now."""
+        await self.evaluator.aclose()
+
     async def _close_if_unused(self) -> None:
         if self._is_retired and not self._evaluations:
-            await self._opened.aclose()
+            await self.aclose()
+
+    def _guards(self, *names: str) -> Iterator[JudgeGuard]:
+        return (self.guards.by_name[name] for name in names if name in self.guards.by_name)
+
+
+def open_evaluator(config: CollectorConfig, guards: JudgeGuards | None = None) -> GuardedEvaluator:
+    """Open the evaluator behind its guards.
+
+    Raises:
+        ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
+    """
+    guards = guards or guards_of(config, clock=SystemClock(), spend_ledger=None)
+    spec = evaluator_spec_of(config)
+
+    def around(role: JudgeRole, judge: JudgeSpec) -> JudgeAround:
+        return guards.judge(str(role), key_place=judge.key_place)
+
+    key_place = spec.embedder.key_place if spec.embedder else ""
+    opened = spec.open(
+        around=around,
+        around_embedder=guards.embedder("embedder", key_place=key_place),
+        prices=guards.prices,
+    )
+    return GuardedEvaluator(opened, guards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,13 +512,14 @@ class Live:
     """A snapshot: one configuration, and what was opened or read from it."""
 
     config: CollectorConfig
-    shared_evaluator: SharedEvaluator
+    guarded: GuardedEvaluator
+    """The evaluator, and whether it may be asked."""
     sampler: Sampler
     rules: ExtractRules
     attach: AttachOptions
 
     @classmethod
-    def of(cls, config: CollectorConfig, evaluator: SharedEvaluator, sampler: Sampler) -> Live:
+    def of(cls, config: CollectorConfig, guarded: GuardedEvaluator, sampler: Sampler) -> Live:
         """Put a snapshot together.
 
         Raises:
@@ -547,16 +527,11 @@ class Live:
         """
         return cls(
             config=config,
-            shared_evaluator=evaluator,
+            guarded=guarded,
             sampler=sampler,
             rules=config.extract.opened(),
             attach=attach_options_of(config),
         )
-
-    @property
-    def guarded(self) -> GuardedEvaluator:
-        """The evaluator, and whether it may be asked."""
-        return self.shared_evaluator.guarded
 
     @property
     def is_judge_unavailable(self) -> bool:

@@ -19,10 +19,9 @@ from ragtrace_collector.assemble import AnswerReader, Assembly, Quarantine, Quar
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge import Live, LiveConfig
 from ragtrace_collector.ledger import FinalOutcome, State
-from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler, SamplingChanges
+from ragtrace_collector.sampling import RATE_LIMIT, Decision, EarlierDecision, Sampler
 from ragtrace_collector.store.records import (
     Job,
-    Outcome,
     QuarantineReason,
     StoreUnavailable,
     TraceDecided,
@@ -57,11 +56,10 @@ class SampleStage:
         return self.live.now.sampler
 
     async def recall(self, sampler: Sampler) -> None:
-        """Restore in a new sampler the counts and low answers that the store has."""
+        """Restore in a new sampler the counts that the store has."""
         now_ns = self.clock.now_ns()
-        windows, low = await self.store.sampling.load(now_ns=now_ns)
-        sampler.restore(windows, low, now_ns=now_ns)
-        sampler.learn(await self.store.sampling.sums())
+        sampler.restore(await self.store.sampling.load(), now_ns=now_ns)
+        sampler.learn(await self.store.sampling.sums(now_ns=now_ns))
 
     async def step(self, *, everything: bool = False) -> bool:
         """Decide about the traces that are ready now; say whether there were any.
@@ -160,14 +158,14 @@ class SampleStage:
             self.assembly.drop(trace_id)
             return
         known = await self.store.sampling.statuses(trace_id) if records and answers.stored.has_jobs else {}
-        decisions = await self._decide(live.sampler, trace_id, trace, records, known)
+        decisions = await self._decide(live.sampler, trace, records, known)
         jobs = [
             _job(trace_id, each, record_sha256=digests[each.span_id], live=live)
             for each in decisions
             if not each.left_out
         ]
-        left_out = [_outcome(each) for each in decisions if each.left_out]
-        may_be_brought_back = bool(left_out) and live.sampler.may_follow_up
+        left_out = [each for each in decisions if each.left_out]
+        may_be_brought_back = bool(left_out) and live.sampler.plan.awaits_feedback
         settled = await self.store.decide_trace(
             trace_id,
             jobs=jobs,
@@ -198,20 +196,19 @@ class SampleStage:
     async def _decide(
         self,
         sampler: Sampler,
-        trace_id: str,
         trace: Trace,
         records: Sequence[RagRecord],
         known: Mapping[str, EarlierDecision],
     ) -> tuple[Decision, ...]:
         suspicions = await _suspicions(records) if sampler.plan.suspicion else {}
-        if sampler.roll(self.clock.now_ns()):
-            sampler.learn(await self.store.sampling.sums())
+        if sampler.roll(now_ns := self.clock.now_ns()):
+            sampler.learn(await self.store.sampling.sums(now_ns=now_ns))
         decisions = sampler.decide(
             trace, records, known=known, suspicions=suspicions, now_ns=self.clock.now_ns()
         )
         if not (changes := sampler.take_changes()):
             return decisions
-        refused = await self.store.sampling.save(_keyed(changes, trace_id))
+        refused = await self.store.sampling.save(changes)
         sampler.give_back(refused)
         spans = {place.span_id for place in refused}
         return tuple(
@@ -232,15 +229,6 @@ _COUNTED_AS: Final = {
 }
 
 
-def _keyed(changes: SamplingChanges, trace_id: str) -> SamplingChanges:
-    """Make low answers searchable by the store key of their trace."""
-    left_out_answers = tuple(
-        each._replace(trace_id=trace_id) if each.trace_id == trace_id_of(trace_id) else each
-        for each in changes.left_out_answers
-    )
-    return replace(changes, left_out_answers=left_out_answers)
-
-
 def _job(trace_id: str, decision: Decision, *, record_sha256: str, live: Live) -> Job:
     return Job(
         trace_id=trace_id,
@@ -250,14 +238,4 @@ def _job(trace_id: str, decision: Decision, *, record_sha256: str, live: Live) -
         service=decision.service,
         record_sha256=record_sha256,
         revisions_left=live.config.assemble.max_revisions,
-    )
-
-
-def _outcome(decision: Decision) -> Outcome:
-    return Outcome(
-        span_id=decision.span_id,
-        outcome=decision.left_out or State.SAMPLED_OUT,
-        sample=decision.sample,
-        tenant=decision.tenant,
-        service=decision.service,
     )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord, Sample, Screening
+from ragtrace.model import RagRecord, Sample, Screening
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
-from ragtrace.traces.attach import tenant_of
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger import FinalOutcome, State
 
@@ -45,14 +42,6 @@ class WindowRow(NamedTuple):
     kept: int
 
 
-class UsefulWindows(NamedTuple):
-    """The windows of a period that are still needed; the others can be deleted."""
-
-    period: str
-    first_ns: int
-    last_ns: int
-
-
 class Windows:
     """The tallies of one period: windows begin at multiples of its length."""
 
@@ -63,7 +52,6 @@ class Windows:
         self.last: dict[str, WindowCounts] = {}
         self._length_ns = length_ns
         self._changed: set[str] = set()
-        self._rolled = False
 
     def roll(self, now_ns: int) -> bool:
         """Begin the current window, never an earlier one; say whether it changed."""
@@ -73,7 +61,6 @@ class Windows:
         self.last = self.current if start_ns == self.start_ns + self._length_ns else {}
         self.start_ns, self.current = start_ns, {}
         self._changed.clear()
-        self._rolled = True
         return True
 
     def of(self, tenant: str) -> WindowCounts:
@@ -88,11 +75,6 @@ class Windows:
         rows = tuple(self._row(tenant) for tenant in self._changed)
         self._changed.clear()
         return rows
-
-    def horizon(self) -> UsefulWindows | None:
-        """Return which windows are needed, if that changed since the last call."""
-        rolled, self._rolled = self._rolled, False
-        return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
 
     def learn(self, rows: Iterable[WindowRow]) -> None:
         """Take the last window's counts from those of all processes."""
@@ -119,123 +101,6 @@ class Windows:
         return WindowRow(
             self.period, self.start_ns, tenant, tally.seen, tally.demand, tally.floor, tally.kept
         )
-
-
-Relation = Literal["session", "chunks", "prompt_version"]
-
-RULE_FOLLOW_UP: Final = "neighbour"
-_MOST_CHUNKS: Final = 20
-_MOST_LOW_ANSWERS: Final = 1_000
-"""The limit of low answers with follow-ups; beyond it, the oldest is dropped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowUpPolicy:
-    """Which answers are low, which answers are related, and how many of them are kept."""
-
-    below: float
-    """A lower score is low. If lower is better for a metric, the distance from its good end counts."""
-    metric: str | None = None
-    """``None``: any metric."""
-    relations: tuple[Relation, ...] = ("session", "chunks", "prompt_version")
-    most: int = 20
-    """For each low answer."""
-    window_ns: int = 600 * 10**9
-
-    def is_low(self, evaluation: Evaluation) -> bool:
-        """Say whether one of the scores is low."""
-        return any(self._is_low(result) for result in evaluation.results)
-
-    def keys_of(self, record: RagRecord, tenant: str) -> tuple[str, ...]:
-        """Return the keys that related answers of a tenant share with an answer: digests, no content."""
-        of_token = tenant_of(record.target) if record.target else ""
-        values: dict[Relation, Sequence[str | None]] = {
-            "session": (record.session_id or record.conversation_id,),
-            "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
-            "prompt_version": (record.prompt_version,),
-        }
-        return tuple(
-            _key(of_token, tenant, relation, value)
-            for relation in self.relations
-            for value in values[relation]
-            if value
-        )
-
-    def low_answer(
-        self, trace_id: str, span_id: str, record: RagRecord, now_ns: int, *, tenant: str
-    ) -> LowAnswer:
-        """Return the record of a low answer."""
-        return LowAnswer(
-            trace_id=trace_id,
-            span_id=span_id,
-            keys=self.keys_of(record, tenant),
-            remaining=self.most,
-            until_ns=now_ns + self.window_ns,
-        )
-
-    def _is_low(self, result: MetricResult) -> bool:
-        if result.score is None or self.metric not in (None, result.metric):
-            return False
-        is_good_high = result.direction is Direction.HIGHER_IS_BETTER
-        return (result.score if is_good_high else 1 - result.score) < self.below
-
-
-def _key(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-@dataclass(slots=True, kw_only=True)
-class LowAnswer:
-    """A low answer, and how many related answers may still be kept."""
-
-    trace_id: str
-    span_id: str
-    keys: tuple[str, ...]
-    remaining: int
-    until_ns: int
-
-
-class FollowUps:
-    """The recent low answers. They are in memory for speed, and every change is stored."""
-
-    def __init__(self, policy: FollowUpPolicy) -> None:
-        self.policy = policy
-        self._low: dict[tuple[str, str], LowAnswer] = {}
-        self._by_key: dict[str, list[LowAnswer]] = {}
-
-    def __contains__(self, answer: tuple[str, str]) -> bool:
-        # exhausted ones included, so that judging them again does not start over
-        return answer in self._low
-
-    def add(self, low: LowAnswer) -> None:
-        """Watch for related answers from now on."""
-        self._low[low.trace_id, low.span_id] = low
-        for key in low.keys:
-            self._by_key.setdefault(key, []).append(low)
-        while len(self._low) > _MOST_LOW_ANSWERS:
-            self.forget(next(iter(self._low.values())))
-
-    def find(self, keys: Iterable[str], now_ns: int) -> LowAnswer | None:
-        """Return a low answer that has one of the keys and may keep one more related answer."""
-        found = [low for key in keys for low in self._by_key.get(key, ())]
-        for low in found:
-            if now_ns < low.until_ns and low.remaining:
-                return low
-            self._look_no_more(low)
-        return None
-
-    def forget(self, low: LowAnswer) -> None:
-        """Forget a low answer."""
-        self._low.pop((low.trace_id, low.span_id), None)
-        self._look_no_more(low)
-
-    def _look_no_more(self, low: LowAnswer) -> None:
-        for key in low.keys:
-            left = [each for each in self._by_key.get(key, ()) if each is not low]
-            if left:
-                self._by_key[key] = left
-            else:
-                self._by_key.pop(key, None)
 
 
 LIMIT: Final = "limit"
@@ -427,19 +292,11 @@ class Decision:
 
     span_id: str
     sample: Sample
-    tenant: str
-    service: str
+    """The rule that decided, and its rate."""
+    tenant: str = ""
+    service: str = ""
     left_out: str | None = None
     """The outcome of an answer that is not judged."""
-
-
-class LeftOutAnswer(NamedTuple):
-    """An answer that was sampled out, and the keys that related answers share with it."""
-
-    trace_id: str
-    span_id: str
-    keys: tuple[str, ...]
-    seen_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,16 +304,11 @@ class SamplingChanges:
     """The changes to store, so that a restart decides the same."""
 
     windows: tuple[WindowRow, ...] = ()
-    horizons: tuple[UsefulWindows, ...] = ()
-    """Counts outside these are no longer needed."""
-    low: tuple[LowAnswer, ...] = ()
-    """Low answers of which a related answer was kept."""
-    left_out_answers: tuple[LeftOutAnswer, ...] = ()
     places: tuple[Place, ...] = ()
     """Of answers that were kept. Other processes may have had the last ones."""
 
     def __bool__(self) -> bool:
-        return bool(self.windows or self.low or self.left_out_answers)
+        return bool(self.windows)
 
 
 _NOTHING_KNOWN: Final[Mapping[str, EarlierDecision]] = MappingProxyType({})
@@ -465,7 +317,7 @@ _NOTHING_SUSPECTED: Final[Mapping[str, float]] = MappingProxyType({})
 
 @dataclass(slots=True, kw_only=True)
 class Sampler:
-    """Decides by the rules, then by tenants' guarantees, limits and budget, then by related low answers.
+    """Decides by the rules, then by tenants' guarantees, limits and budget.
 
     Every rate is compared with the same position of the trace id, so that a higher rate keeps all that a
     lower one keeps.
@@ -474,17 +326,14 @@ class Sampler:
     plan: SamplingPlan
     fairness: TenantFloor | None = None
     limits: Limits | None = None
-    follow_ups: FollowUps | None = None
     _ceiling: float = field(init=False)
     """The rate that no answer exceeds. Limits and throttle do not count: they may be lifted before a trace is
     complete."""
     _throttle: float = 1.0
-    _low: list[LowAnswer] = field(default_factory=list)
-    _left_out_answers: list[LeftOutAnswer] = field(default_factory=list)
     _places: list[Place] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._ceiling = 1.0 if self.fairness or self.follow_ups else self.plan.highest_rate
+        self._ceiling = 1.0 if self.fairness else self.plan.highest_rate
 
     @property
     def may_keep_all(self) -> bool:
@@ -497,11 +346,6 @@ class Sampler:
         It needs no spans: they matter only if a rule could raise the rate above the position.
         """
         return self.may_keep_all or position_of(trace_id) < self._ceiling
-
-    @property
-    def may_follow_up(self) -> bool:
-        """Whether an answer that was sampled out may be judged later, so that its spans are worth keeping."""
-        return self.follow_ups is not None or self.plan.awaits_feedback
 
     def throttle(self, factor: float) -> None:
         """Multiply every rate by a factor in [0, 1] from now on, to stay within the budget.
@@ -552,25 +396,17 @@ class Sampler:
         """Return the changes since the last call, to be stored before the decisions."""
         changes = SamplingChanges(
             windows=tuple(row for windows in self.all_windows() for row in windows.changes()),
-            horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
-            low=tuple(self._low),
-            left_out_answers=tuple(self._left_out_answers),
             places=tuple(self._places),
         )
         self._places.clear()
-        self._low.clear()
-        self._left_out_answers.clear()
         return changes
 
-    def restore(self, rows: Sequence[WindowRow], low: Sequence[LowAnswer], *, now_ns: int) -> None:
+    def restore(self, rows: Sequence[WindowRow], *, now_ns: int) -> None:
         """Restore the state of the last process."""
         for windows in self.all_windows():
             windows.restore(rows, now_ns)
         if self.limits:
             self.limits.recompute()
-        if self.follow_ups:
-            for each in low:
-                self.follow_ups.add(each)
 
     def learn(self, rows: Sequence[WindowRow]) -> None:
         """Compute the rates of the current windows from the counts of all processes."""
@@ -635,7 +471,7 @@ class Sampler:
             return _decision(
                 odds, record, left_out=None if self._has_place(odds, record, now_ns) else RATE_LIMIT
             )
-        return self._as_follow_up(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
+        return _decision(odds, record, left_out=State.SAMPLED_OUT)
 
     def _decide_again(
         self, odds: SamplingOdds, earlier: EarlierDecision, record: RagRecord, now_ns: int
@@ -648,26 +484,9 @@ class Sampler:
         sample = replace(odds.sample, rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
 
-    def _as_follow_up(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
-        if self.follow_ups is None or odds.position >= odds.throttle:
-            return None
-        keys = self.follow_ups.policy.keys_of(record, odds.tenant)
-        low = self.follow_ups.find(keys, now_ns)
-        if low is None or not self._has_place(odds, record, now_ns):
-            self._left_out_answers.append(LeftOutAnswer(*_ids(record), keys, now_ns))
-            return None
-        low.remaining -= 1
-        self._low.append(low)
-        return _decision(odds, record, sample=replace(self.follow_up_sample, screening=odds.screening))
-
     def _has_place(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> bool:
-        _, span_id = _ids(record)
-        return self.takes_place(odds.tenant, span_id, now_ns)
-
-    @property
-    def follow_up_sample(self) -> Sample:
-        """The sample of a related answer: no probability, because a verdict chose it and not a rate."""
-        return Sample(rule=RULE_FOLLOW_UP, rate=1.0, probability=None)
+        assert record.target is not None
+        return self.takes_place(odds.tenant, record.target.span_id, now_ns)
 
     def _count(self, odds: SamplingOdds) -> None:
         if self.fairness:
@@ -689,8 +508,3 @@ def _decision(
         service=str(record.target.resource.get(semconv.SERVICE_NAME, "")),
         left_out=left_out,
     )
-
-
-def _ids(record: RagRecord) -> tuple[str, str]:
-    assert record.target is not None
-    return record.target.trace_id, record.target.span_id

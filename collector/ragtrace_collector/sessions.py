@@ -81,7 +81,7 @@ class SessionStage:
             return
         live = self.live.now
         try:
-            async with live.shared_evaluator.evaluation():
+            async with live.guarded.evaluation():
                 await self._judge(session, live)
         except _Later as later:
             await self.store.sessions.postpone(name, until_ns=later.until_ns)

@@ -1,26 +1,20 @@
-"""A filter as conditions on rows of the index, and cursors: where a filtered list goes on."""
+"""A filter as conditions on rows of the index."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import math
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
+from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.errors import InputError
-from ragtrace.model import Label, VerdictLabel
-from ragtrace.sql import Db
+from ragtrace.model import VerdictLabel
 
-STREAM: Final = ("tenant", "service", "model", "prompt_version")
 _MOST_CHARS: Final = 200
+LATEST_NS: Final = 2**63 - 1
 
 
 class Condition(NamedTuple):
-    """A condition in SQL, or a query, with a value for each of its placeholders in order."""
+    """A condition in SQL with a value for each of its placeholders in order."""
 
     sql: str = ""
     values: tuple[object, ...] = ()
@@ -38,22 +32,24 @@ def clean(text: str) -> str:
     return text[:_MOST_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def stream_names(scope: TrafficScope) -> Condition:
-    """Return the condition on a stream that a scope sets; an empty one if all are wanted."""
-    wanted = [(name, getattr(scope, name)) for name in STREAM]
-    return Condition().and_(
-        *(Condition(f"{name} = ?", (clean(text),)) for name, text in wanted if text is not None)
+def equal(**wanted: str | None) -> Condition:
+    """Return the condition that columns of ``answer_row`` have these values; ``None`` is any."""
+    given = {name: clean(text) for name, text in wanted.items() if text is not None}
+    return Condition().and_(*(Condition(f"answer_row.{name} = ?", (text,)) for name, text in given.items()))
+
+
+def in_scope(scope: TrafficScope) -> Condition:
+    """Return the condition to be a valid row of a scope."""
+    since_ns = max(scope.since_ns or 0, 0)
+    until_ns = LATEST_NS if scope.until_ns is None else min(scope.until_ns - 1, LATEST_NS)
+    return Condition("is_valid = 1 AND time_ns >= ? AND time_ns <= ?", (since_ns, until_ns)).and_(
+        equal(
+            tenant=scope.tenant,
+            service=scope.service,
+            model=scope.model,
+            prompt_version=scope.prompt_version,
+        )
     )
-
-
-def streams_in(db: Db, scope: TrafficScope) -> Condition:
-    """Return the same condition on rows and sums, with the numbers of streams: their statistics are known."""
-    names = stream_names(scope)
-    if not names.sql:
-        return names
-    found = db.execute(f"SELECT id FROM answer_stream WHERE {names.sql} ORDER BY id", names.values)
-    numbers = tuple(number for (number,) in found)
-    return Condition(f"stream IN ({', '.join('?' for _ in numbers)})" if numbers else "1 = 0", numbers)
 
 
 _TRACE_DIGITS: Final = 32
@@ -66,6 +62,13 @@ _VERDICTS: Final = {
     VerdictLabel.PARTLY_RELEVANT: "partly_relevant > 0",
     VerdictLabel.IRRELEVANT: "irrelevant > 0",
 }
+_FEEDBACK: Final = {
+    "any": "feedback != ''",
+    "none": "feedback = ''",
+    "up": "feedback != '' AND feedback = 'up'",
+    "down": "feedback != '' AND feedback = 'down'",
+}
+"""With the words of the index's own condition."""
 
 
 def metric_of(chosen: AnswerFilter) -> str:
@@ -73,149 +76,40 @@ def metric_of(chosen: AnswerFilter) -> str:
     return clean(chosen.metric or "faithfulness")
 
 
-def all_of(chosen: AnswerFilter, streams: Condition) -> Condition:
-    """Return the condition to be a valid row of some streams that meets a filter.
+def meeting(chosen: AnswerFilter) -> Condition:
+    """Return the condition to be a valid row that meets a filter.
 
     Raises:
         InputError: the beginning of a trace id is not hexadecimal.
     """
-    label = Condition()
-    if chosen.label is not None and chosen.metric is None:
-        label = Condition("answer_row.label = ?", (chosen.label.value,))
-    verdict = Condition(_VERDICTS[chosen.verdict]) if chosen.verdict is not None else Condition()
-    names = (("blame", chosen.blame), ("judge", chosen.judge))
-    named = [Condition(f"{column} = ?", (clean(text),)) for column, text in names if text is not None]
-    scored = _of_score(chosen)
-    if scored.sql:
-        scored = Condition(
-            f"EXISTS (SELECT 1 FROM answer_score WHERE answer = answer_row.id AND {scored.sql})",
-            scored.values,
-        )
-    return Condition("is_valid = 1").and_(
-        times_of(chosen.scope),
-        streams,
-        label,
-        verdict,
-        *named,
-        *_found_directly(chosen),
-        scored,
+    label = chosen.label if chosen.metric is None else None
+    named = equal(blame=chosen.blame, judge=chosen.judge, session=chosen.session, label=label)
+    return in_scope(chosen.scope).and_(
+        named,
+        Condition("session != ''" if chosen.session is not None else ""),
+        Condition(_VERDICTS[chosen.verdict] if chosen.verdict is not None else ""),
+        Condition(_FEEDBACK[chosen.feedback] if chosen.feedback else ""),
+        _of_trace(chosen.trace_id) if chosen.trace_id else Condition(),
+        _of_score(chosen),
     )
-
-
-LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
-
-
-def counted_of(chosen: AnswerFilter) -> list[str]:
-    """Return conditions on the sums of a day: one that does not meet them has no row that meets a filter."""
-    found = [] if chosen.label is None or chosen.metric is not None else [f"{LABELS[chosen.label]} > 0"]
-    return found if chosen.verdict is None else [*found, _VERDICTS[chosen.verdict]]
-
-
-def times_of(scope: TrafficScope) -> Condition:
-    """Return the condition to be in the time of a scope, which always has both ends."""
-    return Condition("time_ns >= ? AND time_ns <= ?", times_in(scope))
-
-
-def times_in(scope: TrafficScope) -> tuple[int, int]:
-    """Return the first and the last nanosecond of a scope."""
-    since_ns = 0 if scope.since_ns is None else max(scope.since_ns, 0)
-    return since_ns, 2**63 - 1 if scope.until_ns is None else min(scope.until_ns, 2**63) - 1
-
-
-def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
-    """Yield conditions of a filter that an index finds directly: each may leave few rows.
-
-    One on scores looks at no more than ``most``.
-
-    Raises:
-        InputError: the beginning of a trace id is not hexadecimal.
-    """
-    yield from (each for each in _found_directly(chosen) if each.sql != _NO_FEEDBACK)
-    if chosen.min_score is not None or chosen.max_score is not None:
-        scored = _of_score(chosen)
-        yield Condition(
-            f"id IN (SELECT answer FROM answer_score WHERE {scored.sql} LIMIT ?)", (*scored.values, most)
-        )
-
-
-def _found_directly(chosen: AnswerFilter) -> Iterator[Condition]:
-    if chosen.feedback:
-        yield _of_feedback(chosen.feedback)
-    if chosen.session is not None:
-        yield Condition("session = ? AND session != ''", (clean(chosen.session),))
-    if chosen.trace_id:
-        yield _of_trace(chosen.trace_id)
 
 
 def _of_score(chosen: AnswerFilter) -> Condition:
     """Return the condition on a score that a filter sets, if it sets any."""
-    found = Condition()
-    if chosen.label is not None and chosen.metric is not None:
-        found = found.and_(Condition("answer_score.label = ?", (chosen.label.value,)))
-    elif chosen.min_score is not None or chosen.max_score is not None:
-        found = found.and_(Condition("answer_score.label IN ('pass', 'fail', 'error', 'skipped')"))
-    if chosen.min_score is not None:
-        found = found.and_(Condition("score >= ?", (chosen.min_score,)))
-    if chosen.max_score is not None:
-        found = found.and_(Condition("score <= ?", (chosen.max_score,)))
-    return Condition("metric = ?", (metric_of(chosen),)).and_(found) if found.sql else found
-
-
-_FEEDBACK: Final = "feedback != ''"
-"""The words of the index's own condition."""
-_NO_FEEDBACK: Final = "feedback = ''"
-
-
-def _of_feedback(feedback: str) -> Condition:
-    if feedback in ("any", "none"):
-        return Condition(_FEEDBACK if feedback == "any" else _NO_FEEDBACK)
-    return Condition(f"{_FEEDBACK} AND feedback = ?", (feedback,))
+    wanted = {
+        "label = ?": chosen.label if chosen.metric is not None else None,
+        "score >= ?": chosen.min_score,
+        "score <= ?": chosen.max_score,
+    }
+    asked = [Condition(sql, (value,)) for sql, value in wanted.items() if value is not None]
+    if not asked:
+        return Condition()
+    found = Condition("answer = answer_row.id AND metric = ?", (metric_of(chosen),)).and_(*asked)
+    return Condition(f"EXISTS (SELECT 1 FROM answer_score WHERE {found.sql})", found.values)
 
 
 def _of_trace(prefix: str) -> Condition:
     begin = prefix.lower()[:_TRACE_DIGITS]
     if not re.fullmatch("[0-9a-f]+", begin):
         raise InputError("a trace id has hexadecimal digits only: correct it, or filter by something else")
-    if len(begin) == _TRACE_DIGITS:
-        return Condition("trace_id = ?", (begin,))
     return Condition("trace_id >= ? AND trace_id < ?", (begin, f"{begin}g"))
-
-
-Place = tuple[float | int, ...]
-"""A place in a list: the values that it is ordered by, and the row. What comes later has a later place."""
-
-_LARGEST: Final = 2**63
-
-
-def encode(place: Place, chosen: AnswerFilter, sort: SortBy) -> str:
-    """Return the cursor of a place, for URLs."""
-    text = json.dumps([_digest(chosen, sort), *place], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decode(cursor: str, chosen: AnswerFilter, sort: SortBy, *, values: int) -> Place:
-    """Return the place of a cursor, of so many values.
-
-    Raises:
-        InputError: it is no cursor, or that of another filter or order.
-    """
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        digest, *place = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as exc:
-        raise InputError("the place in the list cannot be read: begin at the first page") from exc
-    if digest != _digest(chosen, sort):
-        raise InputError(
-            "the place is in another list, with another filter or order: begin at the first page"
-        )
-    if len(place) != values or not all(_is_number(value) for value in place):
-        raise InputError("the place in the list cannot be read: begin at the first page")
-    return tuple(place)
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST  # type: ignore[arg-type]
-
-
-def _digest(chosen: AnswerFilter, sort: SortBy) -> str:
-    return hashlib.sha256(f"{chosen!r}|{sort.value}".encode("utf-8", "replace")).hexdigest()[:12]

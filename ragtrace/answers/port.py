@@ -212,7 +212,7 @@ class OpenedAnswer:
     versions: tuple[AnswerVersion, ...]
     """Valid ones first, then the newest first; never empty."""
     trace: Trace | None
-    """The whole trace, for the timeline; ``None`` if it comes from a report."""
+    """The whole trace; ``None`` if it comes from a report."""
     read_from: str
     """Kind and address of the place, without secrets: ``jaeger:http://localhost:16686``."""
     feedback: tuple[Span, ...] = ()

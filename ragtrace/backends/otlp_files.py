@@ -6,8 +6,8 @@ bare protobuf message. A whole file may be compressed (gzip, zstd) or be in UTF-
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
 
 JSON of other tools, perhaps between the lines of a log, becomes OTLP's: what people download from Jaeger's
-page and Tempo's API, what OpenTelemetry's console exporter of Python prints, and OTLP with snake_case names,
-base64 ids or old scopes.
+page and Tempo's API, what OpenTelemetry's console exporters of Python and Go print, Zipkin's JSON, and OTLP
+with snake_case names, base64 ids or old scopes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ragtrace.backends.jaeger import spans_of_v2
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import Encoding, encode, parse_request, read_spans, trace_ids_in
-from ragtrace.traces.trace import Resource, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
+from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode, Trace
 
 _STANDARD_INPUT: Final = "-"
 _BATCH_BYTES: Final = 256 << 10
@@ -321,6 +321,10 @@ _WRAPPERS: Final = ("trace", "result")
 _LISTS: Final = ("resourceSpans", "resource_spans", "batches")
 
 
+def _has(*names: str) -> Callable[[object], bool]:
+    return lambda tree: isinstance(tree, dict) and all(name in tree for name in names)
+
+
 def _is_otlp(tree: object) -> bool:
     if not isinstance(tree, dict):
         return False
@@ -433,6 +437,65 @@ def _of_console(tree: Any) -> bytes:
     )
 
 
+def _of_go(tree: Any) -> bytes:
+    """Convert a span as Go's ``stdouttrace`` writes it."""
+    status, parent = tree.get("Status") or {}, (tree.get("Parent") or {}).get("SpanID", "")
+    scope = tree.get("InstrumentationScope") or tree.get("InstrumentationLibrary") or {}
+    start_ns = _time_ns(tree["StartTime"])
+    return encode(
+        [
+            Span(
+                trace_id=_id(tree["SpanContext"]["TraceID"], 32),
+                span_id=_id(tree["SpanContext"]["SpanID"], 16),
+                parent_span_id=_id(parent, 16) if parent.strip("0") else None,
+                name=str(tree.get("Name", "")),
+                kind=_kind(tree.get("SpanKind")),
+                start_ns=start_ns,
+                end_ns=max(_time_ns(tree.get("EndTime")), start_ns),
+                attributes=_pairs(tree.get("Attributes")),
+                events=tuple(
+                    SpanEvent(
+                        name=str(event.get("Name", "")),
+                        time_ns=_time_ns(event.get("Time")),
+                        attributes=_pairs(event.get("Attributes")),
+                    )
+                    for event in tree.get("Events") or ()
+                ),
+                status_code=_status(status.get("Code")),
+                status_message=str(status.get("Description") or ""),
+                resource=Resource(attributes=_pairs(tree.get("Resource"))),
+                scope=Scope(name=str(scope.get("Name", "")), version=str(scope.get("Version", ""))),
+            )
+        ]
+    )
+
+
+def _of_zipkin(tree: Any) -> bytes:
+    """Convert a span of Zipkin's JSON, version 2."""
+    start_ns = int(tree.get("timestamp") or 0) * 1_000
+    service = (tree.get("localEndpoint") or {}).get("serviceName", "")
+    return encode(
+        [
+            Span(
+                trace_id=_id(tree["traceId"], 32),
+                span_id=_id(tree["id"], 16),
+                parent_span_id=_id(tree["parentId"], 16) if tree.get("parentId") else None,
+                name=str(tree.get("name", "")),
+                kind=_kind(tree.get("kind")),
+                start_ns=start_ns,
+                end_ns=start_ns + int(tree.get("duration") or 0) * 1_000,
+                attributes=_values(tree.get("tags")),
+                events=tuple(
+                    SpanEvent(name=str(note["value"]), time_ns=int(note["timestamp"]) * 1_000)
+                    for note in tree.get("annotations") or ()
+                ),
+                status_code=_status((tree.get("tags") or {}).get("otel.status_code")),
+                resource=Resource(attributes={"service.name": service} if service else {}),
+            )
+        ]
+    )
+
+
 def _of_list(tree: Any) -> bytes:
     # protobuf joins the members of messages that follow each other
     return b"".join(body for item in tree if (body := _message_of(item)) is not None)
@@ -442,6 +505,8 @@ _FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str]
     (_is_otlp, _of_otlp, "OTLP"),
     (_is_jaeger, _of_jaeger, "Jaeger's JSON"),
     (_is_console, _of_console, "the console exporter's JSON"),
+    (_has("SpanContext", "StartTime"), _of_go, "the JSON of Go's console exporter"),
+    (_has("traceId", "id", "timestamp"), _of_zipkin, "Zipkin's JSON"),
     (_is_list, _of_list, "a list of spans"),
 )
 
@@ -483,6 +548,10 @@ def _status(value: Any) -> StatusCode:
 
 def _values(attributes: Any) -> dict[str, AttributeValue]:
     return {str(key): _value(value) for key, value in (attributes or {}).items()}
+
+
+def _pairs(pairs: Any) -> dict[str, AttributeValue]:
+    return {str(pair["Key"]): _value(pair["Value"]["Value"]) for pair in pairs or ()}
 
 
 def _value(value: Any) -> AttributeValue:

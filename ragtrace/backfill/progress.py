@@ -151,8 +151,6 @@ CREATE TABLE run (
 CREATE TABLE spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
-"""
-_SESSIONS: Final = """
 CREATE TABLE session_turn (
     evaluator TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, start_ns INTEGER NOT NULL,
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, carrier TEXT NOT NULL, bare BLOB NOT NULL, turn BLOB,
@@ -165,7 +163,8 @@ CREATE INDEX session_open ON session (evaluator, newest_ns) WHERE is_open = 1;
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616770,  # "ragp"
-    steps=(_SCHEMA, _SESSIONS),
+    schema=_SCHEMA,
+    version=2,
     pragmas=("locking_mode = EXCLUSIVE",),  # two runs over one file would both pay
     busy_s=0,
 )

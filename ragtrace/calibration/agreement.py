@@ -10,6 +10,7 @@ statistic is a number a draw. It is NaN where it is undefined.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ragtrace.metrics.judge_card import DEFAULT_THRESHOLD
+from ragtrace.metrics.judge_card import DEFAULT_THRESHOLD, IntervalEstimate
 
 NO_WRONG_CLAIM = 1.0
 """The default threshold for the share of supported claims: an answer with a wrong claim fails."""
@@ -29,8 +30,8 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 """The weight of each cluster, in each draw."""
 
 _MARGIN: Final = 1e-12
-_BINS: Final = 10
 """Accuracies that differ by less are equal."""
+_BINS: Final = 10
 
 
 class ConfusionCounts(NamedTuple):
@@ -120,15 +121,6 @@ class ScoredAnswer:
     cluster: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreBin:
-    """A bin of similar scores, with the share that people call *supported*."""
-
-    mean_score: float
-    share_supported: float
-    weight: float
-
-
 class Ranking:
     """A ranking by score: how well it separates the labels, and its best threshold."""
 
@@ -180,47 +172,13 @@ class Ranking:
             caught=unsupported @ ~passes,
         )
 
-    def curve(self, weights: Weights) -> tuple[tuple[float, float], ...]:
-        """Return the ROC curve of the first draw: false positive rate, true positive rate."""
-        supported, unsupported = (of_score[0, ::-1] for of_score in self._by_score(weights))
-        if not supported.sum() or not unsupported.sum():
-            return ()
-        rates = (np.cumsum(of_score) / of_score.sum() for of_score in (unsupported, supported))
-        return ((0.0, 0.0), *zip(*(rate.tolist() for rate in rates), strict=True))
-
-    def reliability(self, weights: Weights) -> tuple[ScoreBin, ...]:
-        """Return the share that people call *supported*, by bins of similar scores, in the first draw."""
+    def calibration_error(self, weights: Weights) -> float:
+        """Return the expected calibration error of the first draw, in ten bins (Naeini et al. 2015)."""
         supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
         bin_of = np.minimum((self._scores * _BINS).astype(np.intp), _BINS - 1)
-        amounts = (supported + unsupported, supported, self._scores * (supported + unsupported))
-        by_bin = zip(
-            *(np.bincount(bin_of, amount, minlength=_BINS).tolist() for amount in amounts), strict=True
-        )
-        return tuple(
-            ScoreBin(mean_score=scores / weight, share_supported=share / weight, weight=weight)
-            for weight, share, scores in by_bin
-            if weight
-        )
-
-    def calibration_error(self, weights: Weights) -> float:
-        """Return the expected calibration error of the first draw (Naeini et al. 2015)."""
-        found = self.reliability(weights)
-        total = sum(of.weight for of in found)
-        apart = (abs(of.mean_score - of.share_supported) * of.weight for of in found)
-        return sum(apart) / total if total else float("nan")
-
-    def risk_coverage(self, weights: Weights) -> tuple[tuple[float, float], ...]:
-        """Return error by coverage in the first draw: surest first, cut at 0.5 (El-Yaniv 2010)."""
-        supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
-        surest = np.argsort(-abs(self._scores - 0.5), kind="stable")
-        wrong = np.where(self._scores >= 0.5, unsupported, supported)[surest]
-        claims = np.cumsum((supported + unsupported)[surest])
-        if not claims.size or not claims[-1]:
-            return ()
-        wanted = claims[-1] * np.arange(1, _BINS + 1) / _BINS
-        at = np.minimum(np.searchsorted(claims, wanted - _MARGIN), len(claims) - 1)
-        errors = np.cumsum(wrong)
-        return tuple((float(claims[n] / claims[-1]), float(errors[n] / claims[n])) for n in at)
+        surplus = self._scores * (supported + unsupported) - supported
+        total = float((supported + unsupported).sum())
+        return float(abs(np.bincount(bin_of, surplus, minlength=_BINS)).sum()) / total if total else math.nan
 
     def risk_coverage_area(self, weights: Weights) -> Numbers:
         """Return the area under the curve of risk by coverage (AURC, Geifman et al. 2019): 0 is best.
@@ -300,15 +258,6 @@ FEWEST_CLUSTERS: Final = 5
 _TAIL: Final = 0.025
 _AT_ONCE: Final = 64
 """Draws that are computed together: more need more memory, and are no faster."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalEstimate:
-    """A number with its 95% interval, if the sample allows one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 class Resampling:

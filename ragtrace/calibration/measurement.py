@@ -2,7 +2,7 @@
 
 The verify step judges each claim without seeing its label, so every verdict has a human label to compare
 with. Further runs change the order of chunks and claims, since a verdict must not depend on it. End to end,
-the judge's own claims are matched with the labeled ones by their position in the answer.
+the judge extracts the claims of whole answers itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -86,10 +85,7 @@ class EndToEnd:
     """The result of the whole metric on the answer."""
 
     score: float | None = None
-    skipped: str | None = None
     failure: str | None = None
-    found: tuple[ClaimMatch | None, ...] = ()
-    """The match of each labeled claim; ``None`` if the answer does not contain it verbatim."""
     usage: Usage = _NO_USAGE
 
 
@@ -201,9 +197,7 @@ async def _whole(answer: LabeledAnswer, candidate: JudgeCandidate) -> EndToEnd:
     )
     if isinstance(outcome, MetricFailure):
         return EndToEnd(failure=outcome.error_type, usage=usage)
-    skipped = str(outcome.skip_reason) if outcome.skip_reason else None
-    found = find_claims(answer.claims, answer.record.answer or "", outcome.verdicts)
-    return EndToEnd(score=outcome.score, skipped=skipped, found=found, usage=usage)
+    return EndToEnd(score=outcome.score, usage=usage)
 
 
 async def _outcome(
@@ -263,57 +257,6 @@ def judged_supported(verdict: Verdict) -> bool | None:
     if verdict.label is VerdictLabel.UNJUDGED:
         return None
     return verdict.label in (VerdictLabel.SUPPORTED, VerdictLabel.MET)
-
-
-class ClaimMatch(StrEnum):
-    """The judge's verdict at the position of a labeled claim."""
-
-    SUPPORTED = "supported"
-    UNSUPPORTED = "unsupported"
-    """One of the judge's claims there is contradicted or unsupported."""
-    UNJUDGED = "unjudged"
-    NOT_EXTRACTED = "not extracted"
-    """The judge extracted no claim there."""
-
-    @property
-    def is_supported(self) -> bool | None:
-        """Return the binary label; ``None`` if the judge gave neither."""
-        return {ClaimMatch.SUPPORTED: True, ClaimMatch.UNSUPPORTED: False}.get(self)
-
-
-def find_claims(
-    claims: Sequence[Claim], answer: str, verdicts: Sequence[Verdict]
-) -> tuple[ClaimMatch | None, ...]:
-    """Return the match of each claim; ``None`` if the answer does not contain it verbatim."""
-    return tuple(place and _found(place, verdicts) for place in _places(claims, answer))
-
-
-def _places(claims: Sequence[Claim], answer: str) -> Iterator[tuple[int, int] | None]:
-    """Yield the position of each claim; a repeated text is first searched after the previous claim."""
-    reached = 0
-    for claim in claims:
-        text = claim.text.strip()
-        start = answer.find(text, reached)
-        start = answer.find(text) if start < 0 else start
-        if start < 0:
-            yield None
-            continue
-        reached = start + len(text)
-        yield start, reached
-
-
-def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> ClaimMatch:
-    labels = {verdict.label for verdict in verdicts if _overlaps(verdict.claim, place)}
-    if labels & {VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED}:
-        return ClaimMatch.UNSUPPORTED
-    if VerdictLabel.SUPPORTED in labels:
-        return ClaimMatch.SUPPORTED
-    return ClaimMatch.UNJUDGED if labels else ClaimMatch.NOT_EXTRACTED
-
-
-def _overlaps(claim: Claim, place: tuple[int, int]) -> bool:
-    start, end = place
-    return claim.start is not None and claim.end is not None and claim.start < end and start < claim.end
 
 
 def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:

@@ -1,18 +1,17 @@
-"""What a measurement leaves behind: sentences and one self-contained HTML file with plots, the card of a
-judge, and its calibration.
+"""What a measurement leaves behind: sentences and one self-contained HTML file, the card of a judge, and its
+calibration.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from math import floor, sqrt
 from pathlib import Path
 from typing import Final
 
-from ragtrace.calibration.agreement import FEWEST_CLUSTERS, IntervalEstimate
+from ragtrace.calibration.agreement import FEWEST_CLUSTERS
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.summary import (
     AccuracyLead,
@@ -27,20 +26,17 @@ from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.labeled_data import HumanLabel
 from ragtrace.metrics.judge_card import (
     DEFAULT_THRESHOLD,
-    AnswerErrors,
     Calibration,
     CardAnswers,
-    CardFigure,
     CardSet,
+    IntervalEstimate,
     JudgeCard,
     MeasuredOn,
-    MeasuredShare,
-    RiskCoverage,
-    RiskPoint,
 )
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.reports.report import open_template
+from ragtrace.stats import CountedShare, JudgeErrors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +103,6 @@ def render_page(results: Results, examples: Iterable[Example] = (), *, of_criter
         basis=basis(results, of_criteria=of_criteria),
         recommendations=[] if of_criteria else list(recommendations(results)),
         of_criteria=of_criteria,
-        plots=draw_plots(results),
         groups=results.groups,
         leads={group.name: list(floor_leads(group)) for group in results.groups},
         examples=list(examples),
@@ -242,176 +237,6 @@ def _cut(what: str, cut: ScoreCutoff) -> str:
     )
 
 
-_WIDTH: Final = 820
-_ROW: Final = 22
-_LEFT, _RIGHT, _TOP, _BOTTOM = 300, 60, 24, 40
-_LONGEST_NAME: Final = 44
-_COLORS: Final = 4
-_LOWEST: Final = 0.3
-"""Where the axis of accuracies begins, unless one is lower."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyRow:
-    """A line of the plot: the name of a file, or a judge's accuracy with its interval."""
-
-    y: float
-    label: str
-    color: str = ""
-    """The class of the judge's marks; empty for the name of a file."""
-    value: float | None = None
-    x: float = 0.0
-    interval: tuple[float, float] | None = None
-
-    @property
-    def short_label(self) -> str:
-        """The label, cut to what the column has room for."""
-        return self.label if len(self.label) <= _LONGEST_NAME else f"{self.label[: _LONGEST_NAME - 1]}…"
-
-    @property
-    def end(self) -> float:
-        """Where the marks end."""
-        return self.interval[1] if self.interval else self.x
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyPlot:
-    """Balanced accuracies of each judge, by file."""
-
-    rows: tuple[AccuracyRow, ...]
-    ticks: tuple[tuple[float, str], ...]
-    guessing: float
-    height: float
-    bottom: float
-    width: int = _WIDTH
-    left: int = _LEFT
-    right: int = _WIDTH - _RIGHT
-    top: int = _TOP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotCurve:
-    """A judge's curve in a square."""
-
-    color: str
-    points: tuple[tuple[float, float], ...]
-    """Each between 0 and 1."""
-    radii: tuple[float, ...] = ()
-    """Of the dots on its points, if there are any."""
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitPlot:
-    """Curves between 0 and 1."""
-
-    title: str
-    x_label: str
-    y_label: str
-    curves: tuple[PlotCurve, ...]
-    y_end: float = 1.0
-    """The value at the upper end of the axis."""
-    has_diagonal: bool = True
-    """Whether the diagonal means guessing, or perfect probabilities."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationPlots:
-    """The plots of a page."""
-
-    accuracies: AccuracyPlot
-    squares: tuple[UnitPlot, ...]
-    """ROC, reliability, and risk by coverage, if a judge gives probabilities."""
-
-
-def draw_plots(results: Results) -> CalibrationPlots:
-    """Lay out accuracies with their intervals, and the curves of judges that give probabilities."""
-    scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
-    return CalibrationPlots(accuracies=_accuracies(results), squares=_squares(scored) if scored else ())
-
-
-def _accuracies(results: Results) -> AccuracyPlot:
-    known = [each.two_way for group in results.groups for each in group.candidates if each.two_way]
-    lowest = min((each.value if each.low is None else each.low for each in known), default=_LOWEST)
-    begin = min(_LOWEST, floor(lowest * 10) / 10)
-
-    def x_of(accuracy: float) -> float:
-        share = (accuracy - begin) / (1 - begin)
-        return round(_LEFT + share * (_WIDTH - _RIGHT - _LEFT), 1)
-
-    rows: list[AccuracyRow] = []
-    y = float(_TOP)
-    for group in results.groups:
-        y += _ROW
-        rows.append(AccuracyRow(y=y, label=group.name))
-        for order, candidate in enumerate(group.candidates):
-            y += _ROW
-            found = candidate.two_way
-            ends = (found.low, found.high) if found else (None, None)
-            rows.append(
-                AccuracyRow(
-                    y=y,
-                    label=f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name,
-                    color=_color(candidate, order),
-                    value=found.value if found else None,
-                    x=x_of(found.value) if found else 0.0,
-                    interval=(x_of(ends[0]), x_of(ends[1]))
-                    if ends[0] is not None and ends[1] is not None
-                    else None,
-                )
-            )
-        y += _ROW / 2
-    return AccuracyPlot(
-        rows=tuple(rows),
-        ticks=tuple((x_of(tenth / 10), f"{tenth / 10:g}") for tenth in range(round(begin * 10), 11)),
-        guessing=x_of(0.5),
-        height=y + _BOTTOM,
-        bottom=y,
-    )
-
-
-def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
-    highest = max((risk for _, each in scored for _, risk in each.risk_coverage), default=0.0)
-    y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
-    roc, reliability, risk = [], [], []
-    for order, each in scored:
-        color, auc, area = _color(each, order), each.claims.auc, each.risk_coverage_area
-        roc.append(PlotCurve(color=color, points=each.roc, label=f"AUC {auc.value:.2f}" if auc else ""))
-        weight = sum(of.weight for of in each.reliability)
-        radii = tuple(round(sqrt(5 + 90 * of.weight / weight), 1) for of in each.reliability)
-        points = tuple((of.mean_score, of.share_supported) for of in each.reliability)
-        reliability.append(PlotCurve(color=color, points=points, radii=radii))
-        points = tuple((coverage, found / y_end) for coverage, found in each.risk_coverage)
-        label = f"AURC {area.value:.2f}" if area else ""
-        risk.append(PlotCurve(color=color, points=points, label=label))
-    return (
-        UnitPlot(
-            title="Each threshold for P(Yes)",
-            x_label="unsupported claims that pass",
-            y_label="supported claims that pass",
-            curves=tuple(roc),
-        ),
-        UnitPlot(
-            title="Reliability",
-            x_label="P(Yes) of the judge",
-            y_label="share that people call supported",
-            curves=tuple(reliability),
-        ),
-        UnitPlot(
-            title="Risk by coverage",
-            x_label="share of claims that are decided, the surest first",
-            y_label="share of errors among them",
-            curves=tuple(risk),
-            y_end=y_end,
-            has_diagonal=False,
-        ),
-    )
-
-
-def _color(candidate: CandidateResult, order: int) -> str:
-    return "floor" if candidate.is_floor else f"judge{order % _COLORS}"
-
-
 def judge_card(
     results: Results, judge: JudgeIdentity, digests: Mapping[str, str], *, date: str | None = None
 ) -> JudgeCard:
@@ -448,13 +273,8 @@ def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
         documents=lead.documents if lead else None,
         claims=found.claims.things,
         unsupported=found.claims.unsupported,
-        decided=_figure(found.claims.decided),
-        precision=_figure(found.claims.precision),
-        recall=_figure(found.claims.recall),
-        recall_of_decided=_figure(found.claims.recall_of_decided),
+        **{figure: _figure(getattr(found.claims, figure)) for figure in _OF_CLAIMS_ON_CARD},
         contradicted_precision=_contradicted(found),
-        two_way=_figure(found.claims.two_way),
-        auc=_figure(found.claims.auc),
         calibration_error=_rounded(found.calibration_error),
         floor_two_way=_figure(floor.claims.two_way) if floor else None,
         floor_auc=_figure(floor.claims.auc) if floor else None,
@@ -463,28 +283,25 @@ def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
         of_answers=_card_answers(found.answers),
         risk_coverage_area=_figure(found.risk_coverage_area),
         floor_risk_coverage_area=_figure(floor.risk_coverage_area) if floor else None,
-        risk_limits=list(_risk_limits(found)),
-        risk_coverage=[RiskPoint(coverage=round(c, 3), risk=round(r, 4)) for c, r in found.risk_coverage],
+        risk_limits=[replace(limit, coverage=_short(limit.coverage)) for limit in found.risk_limits],
     )
 
 
-def _risk_limits(found: CandidateResult) -> Iterator[RiskCoverage]:
-    for limit in found.risk_limits:
-        if coverage := _figure(limit.coverage):
-            yield RiskCoverage(risk=limit.risk, coverage=coverage)
+_OF_CLAIMS_ON_CARD: Final = ("decided", "precision", "recall", "recall_of_decided", "two_way", "auc")
 
 
-def _contradicted(found: CandidateResult) -> CardFigure | None:
+def _contradicted(found: CandidateResult) -> IntervalEstimate | None:
     value = found.contradicted_precision
-    return None if value is None else CardFigure(value=round(value, 3))
+    return None if value is None else IntervalEstimate(value=round(value, 3))
 
 
-def _figure(estimate: IntervalEstimate | None) -> CardFigure | None:
-    if estimate is None:
-        return None
-    return CardFigure(
-        value=round(estimate.value, 3), low=_rounded(estimate.low), high=_rounded(estimate.high)
-    )
+def _figure(estimate: IntervalEstimate | None) -> IntervalEstimate | None:
+    return None if estimate is None else _short(estimate)
+
+
+def _short(estimate: IntervalEstimate) -> IntervalEstimate:
+    low, high = _rounded(estimate.low), _rounded(estimate.high)
+    return IntervalEstimate(value=round(estimate.value, 3), low=low, high=high)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -536,17 +353,17 @@ def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:
     )
 
 
-def _answer_errors(chosen: CandidateResult) -> AnswerErrors | None:
+def _answer_errors(chosen: CandidateResult) -> JudgeErrors | None:
     """Return how often whole answers were judged right, end to end if that was measured."""
     cuts = (chosen.claim_cut, chosen.answer_cut)
     if any(cut is not None and cut.is_moved for cut in cuts):
         return None
     table = (chosen.end_to_end or chosen.answers).confusion
 
-    def decided(human: str, right: str) -> MeasuredShare:
+    def decided(human: str, right: str) -> CountedShare:
         row = table.get(human, {})
-        return MeasuredShare(right=row.get(right, 0), of=row.get("supported", 0) + row.get("unsupported", 0))
+        return CountedShare(right=row.get(right, 0), of=row.get("supported", 0) + row.get("unsupported", 0))
 
-    return AnswerErrors(
+    return JudgeErrors(
         sensitivity=decided("supported", "supported"), specificity=decided("unsupported", "unsupported")
     )

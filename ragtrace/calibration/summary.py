@@ -23,11 +23,9 @@ import numpy as np
 from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
-    IntervalEstimate,
     Numbers,
     Ranking,
     Resampling,
-    ScoreBin,
     ScoredAnswer,
     Weights,
     balanced_accuracy,
@@ -41,6 +39,7 @@ from ragtrace.calibration.agreement import (
 )
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer
+from ragtrace.metrics.judge_card import IntervalEstimate, RiskCoverage
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
@@ -102,16 +101,6 @@ class ScoreCutoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiskLimit:
-    """How much a judge can decide if it must not err more often than this."""
-
-    risk: float
-    """The largest share of errors among the decided claims."""
-    coverage: IntervalEstimate
-    """The largest share of all claims, the surest first, that stays within it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateResult:
     """The results of one judge in one form."""
 
@@ -123,9 +112,6 @@ class CandidateResult:
     """Whole answers: supported if every claim is."""
     end_to_end: AgreementLevel | None
     """Whole answers, with claims that the judge extracts."""
-    end_to_end_claims: AgreementLevel | None
-    """Labeled claims against the judge's own claims at the same position; those it did not extract are
-    missed."""
     claim_cut: ScoreCutoff | None
     """Threshold of the probability that a claim is supported, if the judge gives one."""
     answer_cut: ScoreCutoff | None
@@ -145,13 +131,9 @@ class CandidateResult:
     """Judged answers over all runs."""
     calibration_error: float | None = None
     """Expected calibration error of the probability of support: ten bins, weighted by their claims."""
-    risk_coverage: tuple[tuple[float, float], ...] = ()
-    """The share of claims, the surest first, and the share of errors among them."""
     risk_coverage_area: IntervalEstimate | None = None
     """AURC: the mean share of errors over all coverages; 0 is best."""
-    risk_limits: tuple[RiskLimit, ...] = ()
-    reliability: tuple[ScoreBin, ...] = ()
-    roc: tuple[tuple[float, float], ...] = ()
+    risk_limits: tuple[RiskCoverage, ...] = ()
 
     @property
     def contradicted_precision(self) -> float | None:
@@ -523,7 +505,6 @@ def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price
         claims=_claims(side),
         answers=_answers(side, side.answer_scores()),
         end_to_end=_end_to_end(side),
-        end_to_end_claims=_end_to_end_claims(side),
         claim_cut=side.claim_cut,
         answer_cut=_answer_cut(side),
         flips=_flips(side, candidate),
@@ -535,20 +516,17 @@ def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price
         seconds=sum(run.seconds for run in runs) / plan.at_once,
         answer_runs=len(runs),
         calibration_error=ranking.calibration_error(weights) if ranking else None,
-        risk_coverage=ranking.risk_coverage(weights) if ranking else (),
         risk_coverage_area=side.drawing.resampling.estimate(ranking.risk_coverage_area) if ranking else None,
         risk_limits=tuple(_risk_limits(side)),
-        reliability=ranking.reliability(weights),
-        roc=ranking.curve(weights),
     )
 
 
-def _risk_limits(side: _Side) -> Iterator[RiskLimit]:
+def _risk_limits(side: _Side) -> Iterator[RiskCoverage]:
     ranking = side.probabilities
     for risk in RISKS if ranking else ():
         coverage = side.drawing.resampling.estimate(partial(ranking.coverage_at, risk))
         if coverage is not None:
-            yield RiskLimit(risk=risk, coverage=coverage)
+            yield RiskCoverage(risk=risk, coverage=coverage)
 
 
 def _claims(side: _Side) -> AgreementLevel:
@@ -575,28 +553,6 @@ def _end_to_end(side: _Side) -> AgreementLevel | None:
     if all(whole is None for whole in side.whole):
         return None
     return _level(counts, _answer_confusion(counts), side.drawing.resampling, None)
-
-
-def _end_to_end_claims(side: _Side) -> AgreementLevel | None:
-    pairs = [
-        [(label, found) for label, found in zip(answer.labels, whole.found, strict=True) if found]
-        if whole and not whole.failure
-        else None
-        for answer, whole in zip(side.answers, side.whole, strict=True)
-    ]
-    confusion = Counter((str(label), str(found)) for of_answer in pairs for label, found in of_answer or ())
-    if not confusion:
-        return None
-    counts = [
-        None
-        if of_answer is None
-        else ConfusionCounts.total(
-            ConfusionCounts.of(label is HumanLabel.SUPPORTED, found.is_supported)
-            for label, found in of_answer
-        )
-        for of_answer in pairs
-    ]
-    return _level(counts, confusion, side.drawing.resampling, None)
 
 
 def _answer_confusion(by_cluster: _ByCluster) -> Mapping[tuple[str, str], int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -28,8 +28,9 @@ MAX_LOGGED = 1_000
 """Bounds memory in an application that creates classes at run time."""
 
 _logged: set[tuple[str, str]] = set()
-_stops, _unreads = itertools.count(1), itertools.count(1)
-_stopped = _unread = 0
+counts: Counter[str] = Counter()
+"""By the names of ``CaptureStatistics``, since the process started."""
+os.register_at_fork(after_in_child=counts.clear)
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
@@ -48,26 +49,10 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
 
 def note_unread(what: str, value: object) -> None:
     """Count a value that could not be recorded; log its role and its class once."""
-    count_unread()
+    counts["values_unread"] += 1
     kind = type.__getattribute__(type(value), "__name__")  # its metaclass may lie
     if first_time(what, kind):
         log.warning("ragtrace: no %s was found in a value of type %s", what, kind)
-
-
-def count_unread() -> None:
-    """Count a value that could not be recorded."""
-    global _unread
-    _unread = next(_unreads)
-
-
-def stopped() -> int:
-    """Return the number of internal errors that were hidden from the application."""
-    return _stopped
-
-
-def unread() -> int:
-    """Return the number of values that could not be recorded."""
-    return _unread
 
 
 def forget_logged() -> None:
@@ -84,8 +69,7 @@ def first_time(place: str, kind: str) -> bool:
 
 
 def _stop(where: str, exc: Exception) -> None:
-    global _stopped
-    _stopped = next(_stops)
+    counts["errors_stopped"] += 1
     kind = type.__getattribute__(type(exc), "__name__")
     if not first_time(where, kind):
         return
@@ -93,15 +77,6 @@ def _stop(where: str, exc: Exception) -> None:
     log.warning("ragtrace: %s failed with %s and was skipped", where, kind)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("ragtrace: raised at\n%s", "".join(traceback.format_tb(exc.__traceback__)))
-
-
-def _count_from_zero() -> None:
-    global _stops, _stopped, _unreads, _unread
-    _stops, _unreads = itertools.count(1), itertools.count(1)
-    _stopped = _unread = 0
-
-
-os.register_at_fork(after_in_child=_count_from_zero)
 
 
 _shown: dict[str, object] = {}

@@ -39,64 +39,48 @@ Begin = Callable[[Arguments], Recording]
 Find = Callable[[Arguments], object]
 
 
-class Argument(NamedTuple):
-    """Locates one argument of a function."""
-
-    name: str
-    position: int | None = None
-    default: object = None
-
-    def value(self, given: Arguments) -> Any:
-        """Return the argument's value in a call."""
-        if self.name in given.kwargs:
-            return given.kwargs[self.name]
-        if self.position is not None and self.position < len(given.args):
-            return given.args[self.position]
-        return self.default
-
-
 class Parameters:
     """The parameters of a decorated function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        listed = guarded(_parameters)(function) or ()
-        self._takes_any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in listed)
-        single = [each for each in listed if each.kind not in _VARIADIC]
-        self.arguments = {
-            each.name: Argument(
-                each.name,
-                None if each.kind is inspect.Parameter.KEYWORD_ONLY else place,
-                None if each.default is inspect.Parameter.empty else each.default,
-            )
-            for place, each in enumerate(single)
-        }
-        positional = [each.name for each in single if each.kind is not inspect.Parameter.KEYWORD_ONLY]
-        self._positional = positional
-        self._is_method = bool(positional) and positional[0] in {"self", "cls"}
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):  # built-ins have none
+            self._signature = None
+        parameters = self._signature.parameters if self._signature else {}
+        self.names = frozenset(parameters)
+        self._takes_any_name = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
     def value(self, wanted: str, given: Arguments) -> Any:
         """Return the argument of a name that the application gave; print a hint if there is none."""
-        argument = self.arguments.get(wanted) or Argument(wanted)
-        if wanted not in self.arguments and wanted not in given.kwargs and not self._takes_any_name:
+        named = dict(self.named(given))
+        if wanted not in self.names and wanted not in named and not self._takes_any_name:
             function = called(self._function)
             hint(
                 f"{function}({wanted})", f"{function} has no parameter {wanted!r}, which its decorator names"
             )
-        return argument.value(given)
+        return named.get(wanted)
 
     def named(self, given: Arguments) -> list[Named]:
         """Return the arguments of a call with their names, and the defaults of those left out."""
-        names = self._positional
-        values: list[Named] = [
-            (names[place] if place < len(names) else None, value) for place, value in enumerate(given.args)
-        ]
-        left = (each for each in self.arguments.values() if each.default is not None)
-        defaults = [(each.name, each.default) for each in left if each.value(given) is each.default]
-        return [*values[self._is_method :], *given.kwargs.items(), *defaults]
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if self._signature is None:
+            return [*((None, each) for each in given.args), *given.kwargs.items()]
+        try:
+            bound = self._signature.bind(*given.args, **given.kwargs)
+        except TypeError:  # the call will raise
+            return [*given.kwargs.items()]
+        bound.apply_defaults()
+        found: list[Named] = []
+        for place, (called_so, value) in enumerate(bound.arguments.items()):
+            kind = self._signature.parameters[called_so].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                found += ((None, each) for each in value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                found += value.items()
+            elif place or called_so not in {"self", "cls"}:
+                found.append((called_so, value))
+        return found
 
 
 def finder(function: Callable[..., Any], wanted: object, first: Sequence[str] = ()) -> Find:
@@ -117,74 +101,33 @@ def finder(function: Callable[..., Any], wanted: object, first: Sequence[str] = 
 
     @guarded
     def find(given: Arguments) -> object:
-        value = None if wanted_name is None else parameters.value(wanted_name, given)
-        for each in first:
-            value = (
-                value
-                if value is not None
-                else (parameters.arguments.get(each) or Argument(each)).value(given)
-            )
-        if value is not None:
+        if wanted_name is not None and (value := parameters.value(wanted_name, given)) is not None:
             return value
-        asked = question_among(parameters.named(given))
+        arguments = parameters.named(given)
+        named = dict(arguments)
+        for each in first:
+            if named.get(each) is not None:
+                return named[each]
+        asked = question_among(arguments)
         return None if asked is None else asked.value
 
     return find
 
 
-class CallableObject:
-    """A callable object with a span around each call; everything else delegates to the object.
-
-    The object is either decorated or a value that a block records, such as a model. Its use decides: a
-    ``with`` means the block.
-    """
-
-    def __init__(self, wrapped: object, wrapper: Callable[..., Any], block: Recording) -> None:
-        self.__wrapped__ = wrapped
-        self._self_wrapper = wrapper
-        self._self_block = block
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._self_wrapper(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__wrapped__":  # a copy that is still empty
-            raise AttributeError(name)
-        return getattr(self.__wrapped__, name)
-
-    def __enter__(self) -> Recording:
-        return self._self_block.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        self._self_block.__exit__(*raised)
-
-    async def __aenter__(self) -> Recording:
-        return self._self_block.__enter__()
-
-    async def __aexit__(self, *raised: Any) -> None:
-        self._self_block.__exit__(*raised)
-
-
-def traced(function: F, begin: Begin, block: Recording | None = None) -> F:
-    """Return the function with a span around each call, and of the same kind: sync, async or generator.
-
-    ``block`` is the recording to open if a callable object is used in a ``with`` statement.
-    """
-    if block is None or _is_function(function):
-        return functools.wraps(function)(_wrapper(function, begin))  # type: ignore[return-value]
-    return CallableObject(function, _function(function, begin), block)  # type: ignore[return-value]
-
-
-@guarded
-def _is_function(value: object) -> bool:
-    return inspect.isroutine(value) or isinstance(value, functools.partial)
+def traced(function: F, begin: Begin) -> F:
+    """Return the function with a span around each call, and of the same kind: sync, async or generator."""
+    return functools.wraps(function)(_wrapper(function, begin))  # type: ignore[return-value]
 
 
 def _wrapper(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    def opened(*args: Any, **kwargs: Any) -> tuple[Recording, Any]:
+        inner = function(*args, **kwargs)
+        return _begun(begin, args, kwargs), inner
+
     if inspect.isasyncgenfunction(function):
-        return _async_stream_function(function, begin)
+        return _async_streaming(opened)
     if inspect.isgeneratorfunction(function):
-        return _stream_function(function, begin)
+        return _streaming(opened)
     if inspect.iscoroutinefunction(function):
         return _async_function(function, begin)
     return _function(function, begin)
@@ -216,22 +159,6 @@ def _async_function(function: Callable[..., Awaitable[Any]], begin: Begin) -> Ca
         return _concluded(recording, await _awaited(recording, function(*args, **kwargs)))
 
     return call
-
-
-def _stream_function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
-    def opened(*args: Any, **kwargs: Any) -> tuple[Recording, Generator[Any, Any, Any]]:
-        inner = function(*args, **kwargs)
-        return _begun(begin, args, kwargs), inner
-
-    return _streaming(opened)
-
-
-def _async_stream_function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
-    def opened(*args: Any, **kwargs: Any) -> tuple[Recording, AsyncGenerator[Any, Any]]:
-        inner = function(*args, **kwargs)
-        return _begun(begin, args, kwargs), inner
-
-    return _async_streaming(opened)
 
 
 def _begun(begin: Begin, args: Sequence[object], kwargs: Mapping[str, object]) -> Recording:
@@ -389,10 +316,3 @@ def called(function: object) -> str:
     """Return a function's name."""
     kind = type.__getattribute__(type(function), "__name__")
     return guarded(lambda: str(getattr(function, "__qualname__", kind)))() or kind
-
-
-def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
-    try:
-        return tuple(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # built-ins have none
-        return ()

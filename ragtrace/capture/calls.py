@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -41,7 +40,7 @@ from ragtrace import semconv
 from ragtrace.capture._guard import (
     Recorder,
     active,
-    count_unread,
+    counts,
     first_time,
     guarded,
     hint,
@@ -59,7 +58,7 @@ from ragtrace.capture.documents import (
     text_message,
 )
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy
-from ragtrace.capture.values import cut, hook, identity, is_request, name, question_in, whole_number
+from ragtrace.capture.values import cut, finite, hook, identity, is_request, name, question_in, whole_number
 from ragtrace.errors import InputError
 from ragtrace.model import Part
 
@@ -162,7 +161,7 @@ def rag(
         TypeError: an argument has another name.
     """
     asked = question if function is None or callable(function) else function
-    call = RagCall(asked, name, answer, parent, _known(facts))
+    call = RagCall(asked, name, _known(facts), answer, parent)
     return call(function) if callable(function) else call
 
 
@@ -190,24 +189,17 @@ def _known(facts: CallFacts) -> CallFacts:
     return facts
 
 
+@dataclass(eq=False, repr=False)
 class RagCall(AnsweredRecording):
     """A RAG call in progress, made by [`rag`][ragtrace.capture.calls.rag]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
 
-    def __init__(
-        self,
-        question: object,
-        workflow: str,
-        answer_of: AnswerOf | None,
-        parent: Recording | Span | None,
-        facts: CallFacts,
-    ) -> None:
-        self._question = question
-        self._workflow = workflow
-        self._answer_of = answer_of
-        self._parent = parent
-        self._facts = facts
+    _question: object
+    _workflow: str
+    _facts: CallFacts
+    _answer_of: AnswerOf | None
+    _parent: Recording | Span | None
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a RAG call."""
@@ -221,7 +213,7 @@ class RagCall(AnsweredRecording):
             call._facts = _of_call(self._facts, parameters, given) or {}  # noqa: SLF001 - a copy
             return call
 
-        return traced(function, begin, self)
+        return traced(function, begin)
 
     def set_question(self, question: object) -> None:
         """Set the question, if it was unknown at the start: a string, or a request that contains one."""
@@ -295,7 +287,7 @@ def _of_call(facts: CallFacts, parameters: Parameters, given: Arguments) -> Call
     for key, fact in facts.items():
         if callable(fact):
             found[key] = guarded(fact)(*given.args, **given.kwargs)
-        elif isinstance(fact, str) and (fact in parameters.arguments or key.endswith("_id")):
+        elif isinstance(fact, str) and (fact in parameters.names or key.endswith("_id")):
             found[key] = parameters.value(fact, given)
         else:
             found[key] = fact
@@ -338,7 +330,7 @@ def _asked_meanwhile(call: _Unasked) -> str | None:
     given = (*call.given.args, *call.given.kwargs.values())
     text = next((text for value in given if is_request(value) and (text := question_in(value))), None)
     if text is None:
-        count_unread()
+        counts["values_unread"] += 1
         hint(
             f"question of {call.function}",
             f"no argument of {call.function} is surely the question, so none is recorded: name it with "
@@ -444,33 +436,24 @@ def retrieval(
         chunks: Extracts the chunks from the return value.
     """
     asked = query if function is None or callable(function) else function
-    call = RetrievalCall(asked, name, data_source, top_k, parent, chunks)
+    call = RetrievalCall(asked, name, data_source, top_k, chunks, parent)
     return call(function) if callable(function) else call
 
 
+@dataclass(eq=False, repr=False)
 class RetrievalCall(Recording):
     """A retrieval in progress, made by [`retrieval`][ragtrace.capture.calls.retrieval]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
-    _documents: ChunkDocuments | None = None
-    _yielded: list[object] | None = None
-
-    def __init__(
-        self,
-        query: object,
-        called: str | None,
-        data_source: str | None,
-        top_k: int | None,
-        parent: Recording | Span | None,
-        chunks_of: ChunksOf | None,
-    ) -> None:
-        self._query = query
-        self._called = called
-        self._data_source = data_source
-        self._top_k = top_k
-        self._parent = parent
-        self._chunks_of = chunks_of
+    _query: object
+    _called: str | None
+    _data_source: str | None
+    _top_k: int | None
+    _chunks_of: ChunksOf | None
+    _parent: Recording | Span | None
+    _documents: ChunkDocuments | None = field(default=None, init=False)
+    _yielded: list[object] | None = field(default=None, init=False)
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a retrieval of its own."""
@@ -481,7 +464,7 @@ class RetrievalCall(Recording):
             call.set_query(find(given))
             return call
 
-        return traced(function, begin, self)
+        return traced(function, begin)
 
     @guarded
     def set_chunks(self, chunks: object) -> None:
@@ -616,28 +599,20 @@ def generation(
     return call(function) if callable(function) else call
 
 
+@dataclass(eq=False, repr=False)
 class GenerationCall(AnsweredRecording):
     """A model call in progress, made by [`generation`][ragtrace.capture.calls.generation]."""
 
     span_kind: ClassVar[SpanKind] = SpanKind.CLIENT
 
-    _finish_reason: str | None = None
-    _facts: dict[str, AttributeValue] | None = None
-    _started = 0.0
-
-    def __init__(
-        self,
-        messages: object,
-        model: str | None,
-        provider: str | None,
-        parent: Recording | Span | None,
-        answer_of: AnswerOf | None,
-    ) -> None:
-        self._messages = messages
-        self._model = model
-        self._provider = provider
-        self._parent = parent
-        self._answer_of = answer_of
+    _messages: object
+    _model: str | None
+    _provider: str | None
+    _parent: Recording | Span | None
+    _answer_of: AnswerOf | None
+    _finish_reason: str | None = field(default=None, init=False)
+    _facts: dict[str, AttributeValue] | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a generation."""
@@ -648,7 +623,7 @@ class GenerationCall(AnsweredRecording):
             call.set_messages(find(given))
             return call
 
-        return traced(function, begin, self)
+        return traced(function, begin)
 
     @guarded
     def set_messages(self, messages: object) -> None:
@@ -744,7 +719,7 @@ COMMENT: Final = "comment"
 
 
 def feedback(
-    target: str | Span | SpanContext | Recording,
+    trace_id: str,
     *,
     span_id: str | None = None,
     thumbs: Thumbs | bool | None = None,
@@ -763,9 +738,9 @@ def feedback(
     It does nothing while capture is off, and never raises. Unusable values are counted and logged once.
 
     Args:
-        target: A trace id (32 hex digits), an OpenTelemetry span or span context, or an object from
-            ``ragtrace.rag``, ``retrieval`` or ``generation``.
-        span_id: The answer's span (16 hex digits), which the feedback links to. Only with a trace id.
+        trace_id: 32 hex digits, as of a call's ``trace_id``.
+        span_id: The answer's span (16 hex digits), which the feedback links to; without it, the feedback is
+            about the trace.
         thumbs: ``"up"`` or ``"down"``, or ``True`` or ``False``.
         score: From 0 (bad) to 1 (good).
         comment: At most 1,800 bytes, recorded under the content policy.
@@ -777,12 +752,7 @@ def feedback(
     if recorder is None:
         return False
     said = _Said(thumbs, score, comment, reference, name, user_id)
-    return _record(recorder, target, span_id, said) is True
-
-
-def feedback_counts() -> tuple[int, int]:
-    """Return how many calls were recorded, and refused for an unusable target or value, so far."""
-    return _recorded, _refused
+    return _record(recorder, trace_id, span_id, said) is True
 
 
 class _Said(NamedTuple):
@@ -796,61 +766,22 @@ class _Said(NamedTuple):
     user_id: object
 
 
-class _Target(NamedTuple):
-    trace_id: int
-    span_id: int = INVALID_SPAN_ID
-    """Invalid if only a trace id is known."""
-    flags: TraceFlags | None = None
-    """``None`` if it is unknown whether that span was sampled."""
-
-
-_records, _refusals = itertools.count(1), itertools.count(1)
-_recorded = _refused = 0
-
-
 @guarded
-def _record(recorder: Recorder, target: object, span_id: object, said: _Said) -> bool:
-    global _recorded, _refused
+def _record(recorder: Recorder, trace_id: object, span_id: object, said: _Said) -> bool:
     try:
-        found = _target(target, span_id)
-        if found is None:
-            return False
-        content_filter = ContentFilter(recorder.policy, found.trace_id)
-        attributes = _attributes(found, said, content_filter)
-        span = _start(recorder.tracer, found, attributes)
+        trace = _id(trace_id, "trace_id", digits=32)
+        about = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
+        content_filter = ContentFilter(recorder.policy, trace)
+        span = _start(recorder.tracer, trace, about, _attributes(trace, about, said, content_filter))
     except InputError as exc:
-        _refused = next(_refusals)
+        counts["feedback_refused"] += 1
         if first_time("feedback", str(exc)):
             log.warning("ragtrace: feedback was not recorded: %s", exc)
         return False
     is_recorded = span.is_recording()
     span.end()
-    if is_recorded:
-        _recorded = next(_records)
+    counts["feedback_recorded"] += is_recorded
     return is_recorded
-
-
-def _target(target: object, span_id: object) -> _Target | None:
-    """Find the feedback's target; ``None`` if ragtrace did not record it."""
-    if isinstance(target, str):
-        parent = INVALID_SPAN_ID if span_id is None else _id(span_id, "span_id", digits=16)
-        return _Target(_id(target, "target", digits=32), parent)
-    if span_id is not None:
-        raise InputError("`span_id` only goes with a trace id")
-    if isinstance(target, Recording):
-        target = target.span
-        if target is None:
-            return None
-    context = target.get_span_context() if isinstance(target, Span) else target
-    if not isinstance(context, SpanContext):
-        raise InputError(
-            f"`target` is a {type(target).__name__}: give a trace id, a span or an object from `rag`"
-        )
-    if not context.is_valid:
-        raise InputError(
-            "`target` is a span without ids: was there a current span, and an OpenTelemetry SDK?"
-        )
-    return _Target(context.trace_id, context.span_id, context.trace_flags)
 
 
 def _id(text: object, argument: str, *, digits: int) -> int:
@@ -859,7 +790,9 @@ def _id(text: object, argument: str, *, digits: int) -> int:
     raise InputError(f"`{argument}` is not an id: give {digits} hex digits, not all of them 0")
 
 
-def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> dict[str, AttributeValue]:
+def _attributes(
+    trace_id: int, span_id: int, said: _Said, content_filter: ContentFilter
+) -> dict[str, AttributeValue]:
     limit = min(content_filter.policy.max_question_bytes, semconv.SAFE_STRING_BYTES)
     label, score = _label(said.thumbs), _score(said.score)
     comment = content_filter.text(said.comment, Part.QUESTION, limit, COMMENT)
@@ -875,8 +808,8 @@ def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> 
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
         semconv.USER_ID: identity(said.user_id, "user id"),
-        semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
-        **(_annotation(asked, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
+        semconv.TARGET_TRACE_ID: format_trace_id(trace_id),
+        **(_annotation(asked, label, score, comment) if span_id != INVALID_SPAN_ID else {}),
         **content_filter.marks(),
     }
     return content_filter.policy.written({key: value for key, value in found.items() if value is not None})
@@ -895,18 +828,10 @@ def _label(thumbs: object) -> Thumbs | None:
 def _score(score: object) -> float | None:
     if score is None:
         return None
-    number = _number(score)
-    if not 0 <= number <= 1:  # nor NaN
+    number = finite(score)
+    if number is None or not 0 <= number <= 1:
         raise InputError("`score` must be a number from 0 to 1: map your scale to it")
     return number
-
-
-def _number(value: Any) -> float:
-    try:
-        # a mock converts to any number
-        return math.nan if isinstance(value, bool | str) or callable(value) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _annotation(
@@ -925,20 +850,17 @@ def _annotation(
     }
 
 
-def _start(tracer: Tracer, target: _Target, attributes: dict[str, AttributeValue]) -> Span:
+def _start(tracer: Tracer, trace_id: int, span_id: int, attributes: dict[str, AttributeValue]) -> Span:
     label = attributes.get(semconv.FEEDBACK_LABEL)
     name = semconv.FEEDBACK_SPAN if label is None else f"{semconv.FEEDBACK_SPAN} {label}"
-    if target.span_id == INVALID_SPAN_ID:
-        return _in_trace(tracer, target.trace_id).start_span(
-            name, Context(), kind=SpanKind.INTERNAL, attributes=attributes
-        )
-    flags = _flags(tracer, target.trace_id, name) if target.flags is None else target.flags
-    about = SpanContext(target.trace_id, target.span_id, is_remote=True, trace_flags=flags)
+    if span_id == INVALID_SPAN_ID:
+        return _in_trace(tracer, trace_id).start_span(name, Context(), attributes=attributes)
+    flags = _flags(tracer, trace_id, name)
+    about = SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
     return tracer.start_span(
         name,
         set_span_in_context(NonRecordingSpan(about), Context()),
-        kind=SpanKind.INTERNAL,
-        attributes={**attributes, semconv.TARGET_SPAN_ID: format_span_id(target.span_id)},
+        attributes={**attributes, semconv.TARGET_SPAN_ID: format_span_id(span_id)},
         links=[Link(about, semconv.LINK_TO_PARENT)],
     )
 

@@ -7,7 +7,6 @@ stays a distance, not a score. Messages get the parts form of the OpenTelemetry 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from numbers import Number
@@ -21,6 +20,7 @@ from ragtrace.capture.values import (
     compact_json,
     cut,
     field,
+    finite,
     first_field,
     json_string,
     name,
@@ -33,10 +33,12 @@ _TEXT_NAMES = ("text", "content", "page_content")
 _STORED_TEXT_NAMES = (*_TEXT_NAMES, "document", "chunk", "passage", "body")
 _STORED_NAMES = ("payload", "properties", "entity", "_source", "document", "metadata")
 """Fields in which vector stores keep an application's data of a vector."""
+_OWN_NAMES = ("payload", "properties")
+"""Those with names of the application's own: without a known one, the longest string is the text."""
 _ID_NAMES = ("id", "chunk_id", "node_id", "id_", "document_id", "doc_id", "uuid", "_id")
 _METADATA_ID_NAMES = ("id", "chunk_id")
 _METADATA_NAMES = ("metadata", "meta", "payload", "properties")
-_SCORE_NAMES = ("score", "_score", "relevance_score")
+_SCORE_NAMES = ("score", "_score", "relevance_score", "certainty")
 _LIST_NAMES = (
     *("documents", "docs", "source_documents", "source_nodes", "nodes", "points", "objects", "matches"),
     *("hits", "chunks", "contexts", "context", "results", "items", "data"),
@@ -79,7 +81,7 @@ def read_document(item: object) -> FoundDocument:
         return _from_mapping(item)
     if isinstance(item, Chunk):
         key = "distance" if item.score_kind == "distance" else "score"
-        return FoundDocument(item.id, item.text, _number(item.score), item.metadata, item.truncated, key)
+        return FoundDocument(item.id, item.text, finite(item.score), item.metadata, item.truncated, key)
     if isinstance(item, str | bytes):
         return FoundDocument(text=item)
     if isinstance(item, Mapping):
@@ -163,9 +165,9 @@ def _from_object(item: object) -> FoundDocument:
 
 
 def _measured(found: FoundDocument, *places: object) -> FoundDocument:
-    for key, names in (("score", _SCORE_NAMES), ("distance", ("distance",))):
+    for key, names in (("distance", ("distance",)), ("score", _SCORE_NAMES)):
         for place in places:
-            if (number := _number(first_field(place, names))) is not None:
+            if (number := finite(first_field(place, names))) is not None:
                 return found._replace(score=number, score_key=key)
     return found
 
@@ -173,7 +175,7 @@ def _measured(found: FoundDocument, *places: object) -> FoundDocument:
 def _from_sequence(item: Sequence[object]) -> FoundDocument:
     """Read a pair of a document and its score, or a table row: its longest text and its id."""
     if len(item) == _PAIR and not isinstance(item[1], str | bytes):
-        return (read_document(item[0]) or FoundDocument())._replace(score=_number(item[1]))
+        return (read_document(item[0]) or FoundDocument())._replace(score=finite(item[1]))
     columns = list(islice(item, MAX_COLUMNS))
     texts = [value for value in columns if isinstance(value, str)]
     if not texts:
@@ -185,11 +187,12 @@ def _from_sequence(item: Sequence[object]) -> FoundDocument:
 
 
 def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
-    """Return the text of a document, or the data stored with its vector, and the metadata without it."""
+    """Return the text of a document, or of the data stored with its vector, and the metadata without it."""
     text = first_field(item, _TEXT_NAMES)
     if text is None:
-        stored = (first_field(field(item, name), _STORED_TEXT_NAMES) for name in _STORED_NAMES)
-        text = next((found for found in stored if found is not None), None)
+        text = next(
+            (found for name in _STORED_NAMES if (found := _stored_text(item, name)) is not None), None
+        )
         if text is not None and isinstance(metadata, Mapping):
             rest = islice(metadata.items(), MAX_VALUES)
             metadata = {key: value for key, value in rest if value is not text}
@@ -198,25 +201,22 @@ def _text_and_rest(item: object, metadata: object) -> tuple[object, object]:
     return text, metadata
 
 
+def _stored_text(item: object, name: str) -> object:
+    stored = field(item, name)
+    text = first_field(stored, _STORED_TEXT_NAMES)
+    if text is not None or name not in _OWN_NAMES or not isinstance(stored, Mapping):
+        return text
+    texts = (value for value in islice(stored.values(), MAX_VALUES) if isinstance(value, str))
+    return max(texts, key=len, default=None)
+
+
 def _found(identity: object, text: object, score: object, metadata: object, item: object) -> FoundDocument:
     if text is None:
         note_unread("text of a chunk", item)
     known = metadata if metadata is not None and isinstance(metadata, Mapping) else None
     if identity is None and known is not None:
         identity = first_field(known, _METADATA_ID_NAMES)
-    return FoundDocument(identity, text, _number(score), known)
-
-
-def _number(value: object) -> float | None:
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bytes | bool) or callable(value):
-        return None  # a mock converts to any number
-    try:
-        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers convert
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+    return FoundDocument(identity, text, finite(score), known)
 
 
 MAX_CHUNKS = 5_000
@@ -335,17 +335,17 @@ def prompt_messages(messages: object, content_filter: ContentFilter) -> str | No
 
 
 def _role(message: object, content_filter: ContentFilter) -> str:
-    said = (name(_of(message, key), "role") for key in ("role", "type"))
+    said = (name(field(message, key), "role") for key in ("role", "type"))
     role = content_filter.policy.identifier(next((text for text in said if text), "user")) or "user"
     return _ROLES.get(role, role)
 
 
 @guarded
 def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple[list[str], int]:
-    content = message if isinstance(message, str | bytes) else _of(message, "content")
+    content = message if isinstance(message, str | bytes) else field(message, "content")
     written: list[str] = []
     spent = 0
-    for part in _listed(content if content is not None else _of(message, "parts")) or ():
+    for part in _listed(content if content is not None else field(message, "parts")) or ():
         kept, used = _part(part, budget - spent, content_filter) or ('{"type":"unknown"}', 0)
         spent += used
         written.append(kept)
@@ -354,10 +354,10 @@ def _parts(message: object, budget: int, content_filter: ContentFilter) -> tuple
 
 @guarded
 def _part(part: object, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
-    text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
+    text = part if isinstance(part, str | bytes) else field(part, "text") or field(part, "content")
     if isinstance(text, str | bytes):
         return _text_part(text, budget, content_filter)
-    kind = content_filter.policy.identifier(name(_of(part, "type"), "type") or "unknown") or "unknown"
+    kind = content_filter.policy.identifier(name(field(part, "type"), "type") or "unknown") or "unknown"
     return f'{{"type":{json_string(kind)}}}', 0
 
 
@@ -374,15 +374,3 @@ def _listed(value: object) -> Sequence[object]:
     if value is None:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
-
-
-def _of(message: object, key: str) -> object:
-    # a dict is the most frequent case; checking for a Mapping is slow
-    return message.get(key) if type(message) is dict else _held(message, key)
-
-
-@guarded
-def _held(message: object, key: str) -> object:
-    if isinstance(message, Mapping):
-        return message.get(key)
-    return None if isinstance(message, str | bytes) else getattr(message, key, None)

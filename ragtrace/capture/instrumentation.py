@@ -19,8 +19,7 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, stopped, unread
-from ragtrace.capture.calls import feedback_counts
+from ragtrace.capture._guard import Recorder, activate, be_quiet, counts, guarded, hint, log
 from ragtrace.capture.privacy.policy import MODES, SHORTEST_KEY, ContentMode, ContentPolicy, Redact, possible
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ _SHORT_FORMS: Mapping[str, ContentMode] = {
 
 def resolved_policy(
     env: Mapping[str, str],
-    capture: bool | None,
     content: ContentPolicy | ContentMode | None,
     redact: Redact | None,
 ) -> ContentPolicy:
@@ -53,20 +51,12 @@ def resolved_policy(
         told = policy.mode
     else:  # a word, or a mistake such as False: an unknown value records nothing
         policy, told = ContentPolicy(), _mode(str(content), "content")
-    mode = _with_short_form(told, capture) or _mode_by_env(env)
+    mode = told or _mode_by_env(env)
     key = policy.key or env.get(KEY) or None
     if key is not None and len(key) < SHORTEST_KEY:
         log.error("ragtrace: content is off: %s has less than %d characters", KEY, SHORTEST_KEY)
         mode, key = "off", None
     return replace(policy, mode=possible(mode), key=key, redact=redact or policy.redact)
-
-
-def _with_short_form(told: ContentMode | None, capture: bool | None) -> ContentMode | None:
-    if capture is None:
-        return told
-    if not capture:
-        return "off"
-    return told if told in {"redacted", "hashed"} else "on"
 
 
 def _mode_by_env(env: Mapping[str, str]) -> ContentMode:
@@ -106,8 +96,8 @@ class Settings:
     """In the exporter's form; ``None`` leaves it to the ``OTEL_EXPORTER_OTLP_*`` variables."""
     protocol: Protocol
     headers: tuple[tuple[str, str], ...]
-    exporters: tuple[str, ...]
-    """Of ``OTEL_TRACES_EXPORTER``: ``otlp``, ``console`` or nothing."""
+    exports: bool
+    """Not if ``OTEL_TRACES_EXPORTER`` is ``none``."""
     policy: ContentPolicy
     only: frozenset[str] | None = None
     """The libraries to instrument, by name; ``None`` means all known libraries."""
@@ -129,7 +119,6 @@ def resolve(
     endpoint: str | None = None,
     protocol: str | None = None,
     headers: Mapping[str, str] | None = None,
-    capture_content: bool | None = None,
     content: ContentPolicy | ContentMode | None = None,
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
@@ -148,8 +137,8 @@ def resolve(
         endpoint=None if endpoint is None else _endpoint(endpoint, spoken),
         protocol=spoken,
         headers=tuple((key.lower(), value) for key, value in (headers or {}).items()),
-        exporters=("otlp",) if endpoint is not None else _exporters(env),
-        policy=resolved_policy(env, capture_content, content, redact),
+        exports=endpoint is not None or _exports(env),
+        policy=resolved_policy(env, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
         threads=bool(threads),
@@ -254,12 +243,11 @@ def _with_scheme(endpoint: str) -> str:
     return endpoint if "://" in endpoint else f"http://{endpoint}"
 
 
-def _exporters(env: Mapping[str, str]) -> tuple[str, ...]:
-    named = [name.strip().lower() for name in env.get("OTEL_TRACES_EXPORTER", "otlp").split(",")]
-    for name in named:
-        if name not in {"otlp", "console", "none", ""}:
-            log.error("ragtrace: OTEL_TRACES_EXPORTER %r is not supported: use otlp, console or none", name)
-    return tuple(name for name in named if name in {"otlp", "console"})
+def _exports(env: Mapping[str, str]) -> bool:
+    named = env.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower()
+    if named not in {"otlp", "none", ""}:
+        log.error("ragtrace: OTEL_TRACES_EXPORTER %r is not supported: use otlp or none", named)
+    return named == "otlp"
 
 
 def _queue_bytes(env: Mapping[str, str], argument: int | None) -> int:
@@ -310,7 +298,6 @@ def instrument(
     endpoint: str | None = None,
     protocol: Protocol | None = None,
     headers: Mapping[str, str] | None = None,
-    capture_content: bool | None = None,
     content: ContentPolicy | ContentMode | None = None,
     redact: Redact | None = None,
     tracer_provider: TracerProvider | None = None,
@@ -335,7 +322,6 @@ def instrument(
             ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
         protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
         headers: Sent with every export.
-        capture_content: ``True`` and ``False`` are short for ``content="on"`` and ``"off"``.
         content: ``"on"``, ``"redacted"`` (extra ``privacy``), ``"hashed"`` or ``"off"``; or a policy with
             limits. Else ``RAGTRACE_CAPTURE_CONTENT``, else off if ``NO_CONTENT`` or ``EVENT_ONLY`` is in
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, else on: judging needs content.
@@ -354,7 +340,6 @@ def instrument(
             endpoint=endpoint,
             protocol=protocol,
             headers=headers,
-            capture_content=capture_content,
             content=content,
             redact=redact,
             only=only,
@@ -404,12 +389,8 @@ class CaptureStatistics:
 def statistics() -> CaptureStatistics:
     """Return the counts of recorded and lost spans."""
     installed = _installed
-    recorded, refused = feedback_counts()
     return CaptureStatistics(
-        errors_stopped=stopped(),
-        values_unread=unread(),
-        feedback_recorded=recorded,
-        feedback_refused=refused,
+        **counts,
         **({} if installed is None or installed.pipeline is None else installed.pipeline.counts()),
     )
 
@@ -520,23 +501,8 @@ def _switch_off(timeout_s: float) -> bool:
         installed.restore_threads()
     for export_switch in installed.export_switches:
         export_switch.pipeline = export_switch.watch = None
-    _report(installed)
-    return installed.pipeline is None or installed.pipeline.close(timeout_s)
-
-
-def _report(installed: _Installed) -> None:
-    """Print a hint if something kept the spans from being judged."""
     installed.watch.report()
-    if installed.pipeline is not None or not installed.watch.seen:
-        return
-    joined = getattr(installed.provider, "_active_span_processor", None)  # the SDK has no public access
-    processors = getattr(joined, "_span_processors", None)
-    if processors is not None and all(processor in installed.export_switches for processor in processors):
-        hint(
-            "nowhere",
-            "spans ended in the application's own tracer provider, which has no exporter: give it one, or "
-            "name an endpoint with `ragtrace.instrument(endpoint=…)`",
-        )
+    return installed.pipeline is None or installed.pipeline.close(timeout_s)
 
 
 @guarded
@@ -566,13 +532,14 @@ def _own_global_provider() -> tuple[TracerProvider, ...]:
 
 def _new_provider(settings: Settings) -> TracerProvider:
     """Make a provider. The SDK reads the sampler, the resource and other defaults from ``OTEL_*``."""
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture.pipeline import new_resource, span_limits
+    from ragtrace.capture.pipeline import span_limits
 
     given = {semconv.SERVICE_NAME: settings.service_name} if settings.service_name else {}
     provider = TracerProvider(
-        resource=new_resource(given), span_limits=span_limits(os.environ), shutdown_on_exit=False
+        resource=Resource.create(given), span_limits=span_limits(os.environ), shutdown_on_exit=False
     )
     _own[provider] = True
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):

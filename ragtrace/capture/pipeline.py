@@ -14,15 +14,13 @@ import time
 import weakref
 from _thread import start_new_thread
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
-    ConsoleSpanExporter,
     SpanExporter,
     SpanExportResult,
 )
@@ -33,35 +31,16 @@ from ragtrace.capture._guard import hint, log
 from ragtrace.capture.instrumentation import Settings, cooperative
 from ragtrace.http import open_span_exporter
 
-
-class ReusedResource(Resource):
-    """A resource that is hashed once. The SDK's writes all attributes as JSON each time, and its exporters
-    group spans by resource: a fortieth of the samples in a profile of recording and sending a call.
-    """
-
-    def __init__(self, resource: Resource) -> None:
-        super().__init__(resource.attributes, resource.schema_url)
-        self._hash = super().__hash__()
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-def new_resource(given: Mapping[str, str]) -> Resource:
-    """Return the resource of these attributes, of ``OTEL_RESOURCE_ATTRIBUTES`` and of the detectors."""
-    return ReusedResource(Resource.create(given))
-
-
 _SPAN_BYTES = 3_000
 """Bytes of a span without its attributes: objects, contexts, dictionaries. Measured with the SDK 1.45."""
-SENT_BYTES = 256
+_SENT_BYTES = 256
 """Bytes of a span without its attributes in a request."""
 _ITEM_BYTES = 100
 """Overhead of a dictionary entry, on top of the value's own size."""
 
 
 class WaitingSpan:
-    """A span's slot in the queue; empty once the span is dropped or taken for sending.
+    """A span's slot in the queue; empty once the span is dropped or sent.
 
     The SDK's processor queues slots in place of spans, because it reads only their ``context``.
     """
@@ -76,85 +55,7 @@ class WaitingSpan:
     @property
     def most_bytes_sent(self) -> int:
         """A bound of what it takes in a request: one byte in memory is at most two of UTF-8."""
-        return 2 * (self.size - _SPAN_BYTES) + SENT_BYTES
-
-
-class SpanQueue:
-    """Tracks the spans that wait and the spans in flight."""
-
-    def __init__(self, *, most_spans: int, most_bytes: int) -> None:
-        self.most_spans = most_spans
-        self.most_bytes = most_bytes
-        self.begin()
-
-    def begin(self) -> None:
-        """Reset to an empty queue, with a new lock: in a forked child its holder may not exist."""
-        # The lock guards the counts against threads that end spans concurrently. It is reentrant: garbage
-        # collection of a generator can end a span while the same thread holds the lock.
-        self.lock = threading.RLock()
-        self._waiting: deque[WaitingSpan] = deque()
-        self.ended = self.dropped = self.held_bytes = 0
-
-    def add(self, span: ReadableSpan, context: SpanContext) -> WaitingSpan:
-        """Queue a span and drop the oldest ones until all fit. A span above the limit is itself dropped.
-
-        The caller holds the lock.
-        """
-        added = WaitingSpan(span, context)
-        self.ended += 1
-        self._waiting.append(added)
-        self.held_bytes += added.size
-        while self._waiting and (len(self._waiting) > self.most_spans or self.held_bytes > self.most_bytes):
-            self._drop(self._waiting.popleft())
-        return added
-
-    def portions(
-        self, places: Sequence[WaitingSpan], *, most_bytes: int, size_of: Callable[[ReadableSpan], int]
-    ) -> Iterator[Sequence[WaitingSpan]]:
-        """Yield spans to send, one request's worth at a time: the rest can still be dropped.
-
-        The caller calls `sent` for each portion before it takes the next one.
-        """
-        portion: list[WaitingSpan] = []
-        size = 0
-        all_fit = sum(place.most_bytes_sent for place in places) <= most_bytes
-        for place in places:
-            span = place.span
-            own = 0 if span is None or all_fit else size_of(span)
-            if portion and size + own > most_bytes:
-                yield portion
-                portion, size = [], 0
-            if self._take(place):
-                portion.append(place)
-                size += own
-        if portion:
-            yield portion
-
-    def sent(self, portion: Iterable[WaitingSpan]) -> None:
-        """Release spans that were taken, whether or not they were sent."""
-        with self.lock:
-            for place in portion:
-                place.span = None
-                self.held_bytes -= place.size
-
-    def _take(self, place: WaitingSpan) -> bool:
-        """Take a span and return whether it was still there. Slots come in the order they were added."""
-        with self.lock:
-            is_next = bool(self._waiting) and self._waiting[0] is place
-            if is_next:
-                self._waiting.popleft()
-            return is_next
-
-    def _drop(self, place: WaitingSpan) -> None:
-        place.span = None
-        self.held_bytes -= place.size
-        self.dropped += 1
-
-
-def copied(attributes: Mapping[str, object]) -> Mapping[str, object]:
-    """Copy the SDK's mapping to a dictionary, which is one call; reading it takes a call per value."""
-    copy = getattr(attributes, "copy", None)
-    return attributes if copy is None else copy()
+        return 2 * (self.size - _SPAN_BYTES) + _SENT_BYTES
 
 
 def _bytes_in_memory(span: ReadableSpan) -> int:
@@ -170,7 +71,8 @@ def _bytes_of_attributes(attributes: Mapping[str, object] | None) -> int:
     """Return the bytes that attributes take. It must be fast, because it runs in the application's thread."""
     if not attributes:
         return 0
-    values = copied(attributes).values()
+    copy = getattr(attributes, "copy", None)  # of the SDK's mapping, whose reading takes a call per value
+    values = (attributes if copy is None else copy()).values()
     return _ITEM_BYTES * len(values) + _bytes_of(values)
 
 
@@ -216,11 +118,6 @@ class RagCallWatch:
         if self._seen == MANY:
             self.report()
 
-    @property
-    def seen(self) -> int:
-        """Number of ended spans, up to the first that is part of a RAG call."""
-        return self._seen
-
     def report(self) -> None:
         """Print a hint if spans ended and none is part of a RAG call."""
         if self._found or not self._seen:
@@ -253,47 +150,70 @@ _POLL_S = 0.005
 _UNREACHABLE = "unreachable"
 
 
-class Pipeline:
-    """A batch processor with its exporters, which closes within a bounded time."""
+class Pipeline(SpanExporter):
+    """Exports ended spans: bounded in memory, counted, and closed within a bounded time.
+
+    The SDK's processor batches them, and gives the batches back to `export`.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._queue = SpanQueue(most_spans=_most_spans(os.environ), most_bytes=settings.max_queue_bytes)
-        self._exporter = _CountedExporter(
-            # asked again in a forked child: a server's worker replaces its sockets there
-            lambda: [_exporter(name, cooperative(settings, os.environ)) for name in settings.exporters],
-            _unreachable(cooperative(settings, os.environ)),
-            self._queue,
-        )
-        self._processor = _batch_processor(self._exporter, os.environ, self._queue.most_spans)
+        for name in _NOISY:
+            logging.getLogger(name).addFilter(_hush)
+        self._settings = settings
+        self._most_spans = _most_spans(os.environ)
+        self._unreachable = _unreachable(cooperative(settings, os.environ))
+        self._exporter = self._opened()
+        self._is_open = True
+        self._pid = os.getpid()
+        self._closed = False
+        self._processor = _batch_processor(self, os.environ, self._most_spans)
         self._begin_counting()
         after_fork = weakref.WeakMethod(self._begin_counting)
         os.register_at_fork(after_in_child=lambda: (begin := after_fork()) and begin())
         multiprocessing.util.register_after_fork(self, _close_at_exit)
 
     def _begin_counting(self) -> None:
-        # A forked child starts from zero, because the SDK empties its queue there.
-        self._queue.begin()
-        self._exporter.begin()
+        """Count from zero; a forked child, whose SDK empties its queue, leaves the connections alone."""
+        # Threads end spans concurrently. The lock is reentrant: garbage collection of a generator can end a
+        # span while the same thread holds it. In a forked child its holder may not exist.
+        self._lock = threading.RLock()
+        self._waiting: deque[WaitingSpan] = deque()
+        self._held_bytes = self.ended = self.dropped = self.exported = self.failed = 0
+        self._failing = False
+        if os.getpid() != self._pid:
+            self._pid = os.getpid()
+            self._is_open = False
 
     def take(self, span: ReadableSpan) -> None:
-        """Queue an ended span."""
+        """Queue an ended span, and drop the oldest ones until all fit."""
         context = span.get_span_context()
         if context is None or not context.trace_flags.sampled:
             return
-        with self._queue.lock:
-            dropped = self._queue.dropped
-            place = self._queue.add(span, context)
-            self._processor.on_end(place)  # type: ignore[arg-type]  # it reads only the context
-        if dropped != self._queue.dropped:
-            hint("queue full", _full(self._queue))
+        with self._lock:
+            dropped = self.dropped
+            self.ended += 1
+            added = WaitingSpan(span, context)
+            self._waiting.append(added)
+            self._held_bytes += added.size
+            while self._waiting and self._is_full():
+                oldest = self._waiting.popleft()
+                oldest.span = None
+                self._held_bytes -= oldest.size
+                self.dropped += 1
+            self._processor.on_end(added)  # type: ignore[arg-type]  # it reads only the context
+        if dropped != self.dropped:
+            hint("queue full", _full(self._most_spans, self._settings.max_queue_bytes))
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) > self._most_spans or self._held_bytes > self._settings.max_queue_bytes
 
     def counts(self) -> dict[str, int]:
         """Return the counts of the spans that ended while this was connected, by their names in
         [`CaptureStatistics`][ragtrace.capture.instrumentation.CaptureStatistics].
         """
-        with self._queue.lock:
-            ended, dropped = self._queue.ended, self._queue.dropped
-        exported, failed = self._exporter.exported, self._exporter.failed
+        with self._lock:
+            ended, dropped = self.ended, self.dropped
+        exported, failed = self.exported, self.failed
         return {
             "spans_ended": ended,
             "spans_exported": exported,
@@ -304,38 +224,103 @@ class Pipeline:
 
     def flush(self, timeout_s: float) -> bool:
         """Export the queue; return whether the endpoint accepted all spans in time."""
-        failed = self._exporter.failed
+        failed = self.failed
         done = _InThread(self._processor.force_flush)
         done.join(timeout_s)
-        return not done.is_alive() and self._exporter.failed == failed
+        return not done.is_alive() and self.failed == failed
 
     def close(self, timeout_s: float) -> bool:
         """Export the queue and stop; give up if the endpoint makes no progress.
 
         Returns whether the endpoint accepted all spans.
         """
-        failed = self._exporter.failed
+        failed = self.failed
         deadline = time.monotonic() + timeout_s
         closing = _InThread(self._processor.shutdown)
         while closing.is_alive():
-            exported = self._exporter.exported
+            exported = self.exported
             closing.join(max(0.0, min(STALL_TIMEOUT_S, deadline - time.monotonic())))
-            if closing.is_alive() and (self._exporter.exported == exported or time.monotonic() >= deadline):
-                self._exporter.shutdown()
+            if closing.is_alive() and (self.exported == exported or time.monotonic() >= deadline):
+                self.shutdown()
                 closing.join(STALL_TIMEOUT_S)
                 break
-        self._report_loss()
-        return not closing.is_alive() and self._exporter.failed == failed
-
-    def _report_loss(self) -> None:
-        ended, exported, failed, dropped, waiting = self.counts().values()
+        ended, exported, failed_now, dropped, waiting = self.counts().values()
         if ended and not exported:
-            self._exporter.say_unreachable()
+            hint(_UNREACHABLE, self._unreachable)
         if ended != exported:
             log.warning(
                 "ragtrace: of %d spans %d were sent; %d were refused or given up, %d found the queue full",
-                *(ended, exported, failed + waiting, dropped),
+                *(ended, exported, failed_now + waiting, dropped),
             )
+        return not closing.is_alive() and self.failed == failed
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send a batch of slots, one request's worth at a time: the rest can still be dropped."""
+        slots: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # `take` queues slots
+        portion: list[WaitingSpan] = []
+        size = 0
+        all_taken = True
+        for slot in slots:
+            if portion and size + slot.most_bytes_sent > REQUEST_BYTES:
+                all_taken &= self._send(portion)
+                portion, size = [], 0
+            with self._lock:  # slots come in the order in which they were added
+                is_next = bool(self._waiting) and self._waiting[0] is slot
+                if is_next:
+                    self._waiting.popleft()
+            if is_next:
+                portion.append(slot)
+                size += slot.most_bytes_sent
+        if portion:
+            all_taken &= self._send(portion)
+        return SpanExportResult.SUCCESS if all_taken else SpanExportResult.FAILURE
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Do nothing: `export` returns when all is sent."""
+        return True
+
+    def shutdown(self) -> None:
+        """Close the exporter."""
+        if not self._closed:
+            self._closed = True
+            if self._exporter is not None and self._is_open:
+                _quietly(self._exporter.shutdown)
+
+    def _opened(self) -> SpanExporter | None:
+        # asked again in a forked child: a server's worker replaces its sockets there
+        settings = cooperative(self._settings, os.environ)
+        if not settings.exports:
+            return None
+        return open_span_exporter(
+            protocol=settings.protocol,
+            endpoint=settings.endpoint,
+            headers=dict(settings.headers),
+            on_redirect=partial(_say_redirected, settings.target),
+        )
+
+    def _send(self, portion: Sequence[WaitingSpan]) -> bool:
+        spans = [slot.span for slot in portion if slot.span is not None]
+        taken = not self._closed and _quietly(lambda: self._sent(spans))
+        with self._lock:
+            for slot in portion:
+                slot.span = None
+                self._held_bytes -= slot.size
+        if taken:
+            self.exported += len(spans)
+        else:
+            self.failed += len(spans)
+        if not self._closed:  # else the caller of `close` has the result, so a late thread stays silent
+            if not taken and not self._failing and not hint(_UNREACHABLE, self._unreachable):
+                log.warning("ragtrace: spans could not be sent: is the endpoint up, and does it take them?")
+            elif taken and self._failing:
+                log.info("ragtrace: spans are being sent again")
+            self._failing = not taken
+        return taken
+
+    def _sent(self, spans: Sequence[ReadableSpan]) -> bool:
+        if not self._is_open:
+            self._exporter, self._is_open = self._opened(), True
+        return self._exporter is None or self._exporter.export(spans) is SpanExportResult.SUCCESS
 
 
 class ExportSwitch(SpanProcessor):
@@ -390,82 +375,6 @@ def span_limits(env: Mapping[str, str]) -> SpanLimits:
     )
 
 
-class _CountedExporter(SpanExporter):
-    """Counts accepted and failed spans, splits requests below the receivers' limit, and logs little."""
-
-    def __init__(
-        self, make: Callable[[], Sequence[SpanExporter]], unreachable: str, queue: SpanQueue
-    ) -> None:
-        for name in _NOISY:
-            logging.getLogger(name).addFilter(_hush)
-        self._make = make
-        self._unreachable = unreachable
-        self._queue = queue
-        self._inner: Sequence[SpanExporter] | None = make()
-        self._pid = os.getpid()
-        self._closed = False
-
-    def begin(self) -> None:
-        """Count from zero; a forked child leaves the parent's connections alone."""
-        if os.getpid() != self._pid:
-            self._pid = os.getpid()
-            self._inner = None
-        self._failing = False
-        self.exported = self.failed = 0
-
-    def say_unreachable(self) -> bool:
-        """Print the hint once, because the application may have no log; return whether it was printed now."""
-        return hint(_UNREACHABLE, self._unreachable)
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        places: Sequence[WaitingSpan] = spans  # type: ignore[assignment]  # `Pipeline.take` queues slots
-        portions = self._queue.portions(places, most_bytes=REQUEST_BYTES, size_of=_approximate_bytes)
-        results = [self._export_places(portion) for portion in portions]
-        return SpanExportResult.SUCCESS if all(results) else SpanExportResult.FAILURE
-
-    def _export_places(self, portion: Sequence[WaitingSpan]) -> bool:
-        try:
-            return self._export_portion([place.span for place in portion if place.span is not None])
-        finally:
-            self._queue.sent(portion)
-
-    def shutdown(self) -> None:
-        if not self._closed:
-            self._closed = True
-            _quietly(self._shutdown_inner)
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return True
-
-    def _export_inner(self, spans: Sequence[ReadableSpan]) -> bool:
-        if self._inner is None:
-            self._inner = self._make()
-        results = [exporter.export(spans) for exporter in self._inner]
-        return all(result is SpanExportResult.SUCCESS for result in results)
-
-    def _shutdown_inner(self) -> None:
-        for exporter in self._inner or ():
-            exporter.shutdown()
-
-    def _export_portion(self, spans: Sequence[ReadableSpan]) -> bool:
-        taken = not self._closed and _quietly(lambda: self._export_inner(spans))
-        if taken:
-            self.exported += len(spans)
-        else:
-            self.failed += len(spans)
-        self._report(failing=not taken)
-        return taken
-
-    def _report(self, *, failing: bool) -> None:
-        if self._closed:
-            return  # closed: the caller of `close` has the result, so a late thread stays silent
-        if failing and not self._failing and not self.say_unreachable():
-            log.warning("ragtrace: spans could not be sent: is the OTLP endpoint up and does it take them?")
-        elif self._failing and not failing:
-            log.info("ragtrace: spans are being sent again")
-        self._failing = failing
-
-
 def _unreachable(settings: Settings) -> str:
     by = "gRPC" if settings.protocol == "grpc" else "HTTP"
     line = f"no span could be sent to {settings.target} by {by}: is a collector there, and does it take them?"
@@ -474,17 +383,6 @@ def _unreachable(settings: Settings) -> str:
     return (
         f"{line} No endpoint is set, and this is the default: set yours with "
         "`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT"
-    )
-
-
-def _exporter(name: str, settings: Settings) -> SpanExporter:
-    if name == "console":
-        return ConsoleSpanExporter()
-    return open_span_exporter(
-        protocol=settings.protocol,
-        endpoint=settings.endpoint,
-        headers=dict(settings.headers),
-        on_redirect=partial(_say_redirected, settings.target),
     )
 
 
@@ -518,38 +416,12 @@ def _batch_processor(exporter: SpanExporter, env: Mapping[str, str], most_spans:
     )
 
 
-def _full(queue: SpanQueue) -> str:
+def _full(most_spans: int, most_bytes: int) -> str:
     return (
-        f"spans end faster than their endpoint takes them: {queue.most_bytes >> 20} MiB or"
-        f" {queue.most_spans:,} spans wait, and the oldest are dropped; `ragtrace.statistics()` counts them,"
-        " and `ragtrace.instrument(max_queue_bytes=…)` or RAGTRACE_MAX_QUEUE_BYTES changes the limit"
+        f"spans end faster than their endpoint takes them: {most_bytes >> 20} MiB or {most_spans:,} spans"
+        " wait, and the oldest are dropped; `ragtrace.statistics()` counts them, and"
+        " `ragtrace.instrument(max_queue_bytes=…)` or RAGTRACE_MAX_QUEUE_BYTES changes the limit"
     )
-
-
-def _approximate_bytes(span: ReadableSpan) -> int:
-    attribute_sets = (
-        span.attributes,
-        *(event.attributes for event in span.events),
-        *(link.attributes for link in span.links),
-    )
-    return SENT_BYTES * len(attribute_sets) + sum(
-        len(key) + _sent_bytes_of(value)
-        for attributes in attribute_sets
-        if attributes
-        for key, value in copied(attributes).items()
-    )
-
-
-def _sent_bytes_of(value: object) -> int:
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
-    if isinstance(value, bytes):
-        return len(value)
-    if isinstance(value, (list, tuple)):
-        return sum(_sent_bytes_of(inner) + 4 for inner in value)
-    if isinstance(value, Mapping):
-        return sum(len(str(key)) + _sent_bytes_of(inner) for key, inner in value.items())
-    return 10
 
 
 class _InThread:

@@ -163,6 +163,17 @@ def whole_number(value: object, what: str) -> int | None:
     return number
 
 
+def finite(value: object) -> float | None:
+    """Return a finite number of any class, or ``None``."""
+    if value is None or isinstance(value, str | bytes | bool) or callable(value):
+        return None  # a mock converts to any number
+    try:
+        number = float(value)  # type: ignore[arg-type]  # numpy and decimal numbers convert
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
 def hook(value: object, what: str) -> Callable[..., Any] | None:
     """Return a callable of the application."""
     if callable(value):
@@ -313,7 +324,10 @@ def first_field(value: object, names: Iterable[str]) -> object:
 @guarded
 def field(value: object, name: str) -> object:
     """Return a field of a mapping or an object, unless it is a method."""
-    held = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    if type(value) is dict:  # the most frequent case; checking for a Mapping is slow
+        held = value.get(name)
+    else:
+        held = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return None if callable(held) and not isinstance(held, str) else held
 
 
@@ -671,21 +685,8 @@ def _asked_in_list(values: Sequence[object], way: Way) -> Asked | None:
             return Asked(text, values, _IN_PAST if answered else _IN_CHAT)
     if any(_role(message) is not None for message in last):
         return None
-    if last and (exchange := _exchange(last[0])) is not None:
-        said, answer = exchange
-        return Asked(said, said, _IN_PAST if answer else _IN_CHAT)
     asked = way.down(_asked, last[0]) if last else None
     return asked and Asked(asked.text, values, max(asked.rank, _IN_FIELD))
-
-
-def _exchange(value: object) -> tuple[str, object] | None:
-    """Return what a user said and its answer, if this is such a pair. It may have no answer yet."""
-    if isinstance(value, Mapping):
-        said, answer = first_field(value, _ASKERS), first_field(value, _ANSWERERS)
-        return (said, answer) if isinstance(said, str) else None
-    if isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str):
-        return value[0], value[1]
-    return None
 
 
 def _role(message: object) -> str | None:

@@ -124,10 +124,12 @@ def _errors_told(ctx: click.Context) -> Iterator[None]:
     except RagtraceError as exc:
         raise _failure(exc) from exc
     except ExceptionGroup as group:
-        ours = [each for each in _leaves(group) if isinstance(each, RagtraceError)]
-        if len(ours) < len(_leaves(group)):
+        if group.split(RagtraceError)[1]:
             raise  # a bug is not hidden behind a message
-        raise _failure(ours[0]) from group
+        first: Exception = group
+        while isinstance(first, ExceptionGroup):
+            first = first.exceptions[0]
+        raise _failure(first) from group
     except click.ClickException as exc:
         exc.message = printable(exc.message)  # type: ignore[misc]  # it may quote a file's name
         raise
@@ -136,15 +138,9 @@ def _errors_told(ctx: click.Context) -> Iterator[None]:
         ctx.exit(INTERRUPTED)
 
 
-def _failure(error: RagtraceError) -> _Failed:
+def _failure(error: Exception) -> _Failed:
     kind = _Unusable if isinstance(error, ConfigError | InputError) else _Failed
     return kind(printable(str(error)))
-
-
-def _leaves(error: Exception) -> list[Exception]:
-    if isinstance(error, ExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

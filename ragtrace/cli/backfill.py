@@ -25,7 +25,6 @@ from ragtrace.cli.options import (
     duration,
     from_headers_option,
     group,
-    moment,
     needs_extra,
     option,
     pairs,
@@ -75,13 +74,13 @@ class SearchOptions:
     )
     since: Moment | None = option(
         "--since",
-        parse=moment,
+        parse=Moment,
         metavar="TIME",
         selects=True,
         help=f"Start of the search: how long ago (2h, 7d), or a date. [default: {_DEFAULT_SINCE}]",
     )
     until: Moment | None = option(
-        "--until", parse=moment, metavar="TIME", selects=True, help="End of the search. [default: now]"
+        "--until", parse=Moment, metavar="TIME", selects=True, help="End of the search. [default: now]"
     )
     tags: tuple[tuple[str, str], ...] = option(
         "--tag",

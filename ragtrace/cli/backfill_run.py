@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -42,9 +42,8 @@ from ragtrace.cli.backfill import (
     is_file,
 )
 from ragtrace.cli.judging import (
+    LeftOutRows,
     Reports,
-    TranscriptFile,
-    UnreadableParts,
     ending_of,
     ending_of_pilot,
     introduce,
@@ -61,7 +60,7 @@ from ragtrace.cli.render import (
     open_console,
     print_json,
     rough_duration,
-    share_bar,
+    shortened,
     talk,
     utc,
 )
@@ -96,7 +95,6 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         UsageError: options do not go together.
         ConfigError: one of them is wrong.
     """
-    transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
     most = cost.budget
     limit = Limit.of(calls=most.max_calls, tokens=most.max_tokens, usd=most.max_cost)
     budget = BackfillBudget(limit=limit, shared=most.shared)
@@ -106,8 +104,11 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
     chosen = judging.chosen()
     spec = _in_batches(chosen.spec, path, judging.batch.poll_s) if judging.batch.wanted else chosen.spec
     _check(read, cost, output)
-    evaluator = transcript.recorded(_opened(spec, budget), spec.metrics)
-    bar = ProgressBar(
+    evaluator = _opened(spec, budget)
+    links = chosen.config.ui.links
+    reports = Reports.of(output.reports, source=read.source, evaluator=evaluator, links=links)
+    evaluator = reports.recorded(evaluator, spec.metrics)
+    line = ProgressLine(
         spent=lambda: budget.told(evaluator),
         waiting_for=lambda: budget.waiting_for,
         is_wanted=not output.json.wanted,
@@ -124,18 +125,14 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         asks=not cost.dry_run and must_agree(read.source, is_agreed=cost.is_agreed, is_free=free),
         attach=_attach_options(chosen, output, read.source),
         sessions=_sessions(read, chosen),
-        bar=bar,
+        line=line,
         progress_path=path,
     )
-    links = chosen.config.ui.links
-    reports = Reports.of(output.reports, source=read.source, evaluator=evaluator, links=links)
-    report, preview = _carried_out(run, reports, transcript, dry_run=cost.dry_run)
-    is_whole = reports.is_whole and transcript.is_whole and not run.faults.number
+    report, preview = _carried_out(run, reports, dry_run=cost.dry_run)
+    is_whole = reports.is_whole and not run.left_out.exit_code()
     print_report(report, preview, prices=evaluator.prices, dry_run=cost.dry_run, as_json=output.json.wanted)
-    run.faults.tell_rest()
-    if cost.dry_run and preview:
-        return exit_code_of(preview) or int(not is_whole)
-    return _exit_code(report, is_whole=is_whole)
+    asked = preview.pilot if cost.dry_run and preview else report
+    return _exit_code(report, asked, is_whole=is_whole)
 
 
 def _check(read: ReadOptions, cost: CostOptions, output: OutputOptions) -> None:
@@ -174,7 +171,7 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
     around = budget.around(prices)
     evaluator = spec.open(around=lambda _role, _judge: around, prices=prices)
     introduce(evaluator.judge)
-    warn_of_old_prices(prices, evaluator.judge.identity)
+    warn_of_old_prices(evaluator.judges, prices)
     return evaluator
 
 
@@ -212,38 +209,39 @@ def _selection(read: ReadOptions, chosen: ChosenEvaluator) -> Selection:
     )
 
 
-def _carried_out(
-    run: _Run, reports: Reports, transcript: TranscriptFile, *, dry_run: bool
-) -> tuple[BackfillReport, DryRun | None]:
-    listeners, metrics = (transcript.keep, reports.add), run.evaluator.metrics
+def _carried_out(run: _Run, reports: Reports, *, dry_run: bool) -> tuple[BackfillReport, DryRun | None]:
     with reports:
         if dry_run:
-            preview = process.run(run.preview(answer_listener(listeners, metrics, None)))
+            preview = process.run(run.preview(reports.add))
             reports.end(ending_of_pilot(preview))
             return preview.report, preview
-        console = None if run.output.json.wanted else run.bar.console()
-        report, estimated = process.run(run.carry_out(answer_listener(listeners, metrics, console)))
+        console = None if run.output.json.wanted else run.line.console()
+        on_evaluated = answer_listener(reports, run.evaluator.metrics, console)
+        report, estimated = process.run(run.carry_out(on_evaluated))
         reports.end(ending_of(report, told=reports.answers))
         return report, estimated
 
 
-def _exit_code(report: BackfillReport, *, is_whole: bool) -> int:
-    """Return the exit code, and say how to continue if something is left."""
+def _exit_code(report: BackfillReport, asked: BackfillReport, *, is_whole: bool) -> int:
+    """Return the exit code, and say how to continue if something is left.
+
+    ``asked`` tells of the requests that were made: those of the run, or of a dry run's pilot.
+    """
     if report.broken_off:
         talk(f"{report.broken_off}\nbroken off; the same command with --resume continues from here")
     if report.is_stopped:
         talk("stopped; the same command with --resume continues from here")
         return INTERRUPTED
-    if report.over_budget:
-        left = many(report.left, "answer")
-        if report.sessions_left:
-            left += f" and {many(report.sessions_left, 'session')}"
+    if asked.over_budget:
+        left = many(asked.left, "answer")
+        if asked.sessions_left:
+            left += f" and {many(asked.sessions_left, 'session')}"
         talk(
-            f"nothing more was judged: {report.over_budget}. {left} left:"
+            f"nothing more was judged: {asked.over_budget}. {left} left:"
             " raise the limit, and run the same command with --resume"
         )
         return OVER_BUDGET
-    return int(not (report.is_clean and is_whole))
+    return int(not (report.is_clean and asked.is_clean and is_whole))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,9 +260,9 @@ class _Run:
     """Somebody must agree before anything is spent."""
     attach: AttachOptions
     sessions: SessionSettings | None
-    bar: ProgressBar
+    line: ProgressLine
     progress_path: Path
-    faults: UnreadableParts = field(default_factory=UnreadableParts)
+    left_out: LeftOutRows = field(default_factory=LeftOutRows)
 
     async def preview(self, on_evaluated: OnEvaluated) -> DryRun:
         """Say what would be done."""
@@ -307,9 +305,9 @@ class _Run:
                 if not run.stop.is_set():
                     agree(preview, self.evaluator.prices, asks=self.asks)
                 selection = replace(selection, limit=preview.left_of(selection.limit))
-                self.bar.total = preview.to_judge
-            self.bar.share = share_of(reader, selection.query)
-            with _stopped_by_ctrl_c(run), self.bar.shown():
+                self.line.total = preview.to_judge
+            self.line.share = share_of(reader, selection.query)
+            with _stopped_by_ctrl_c(run), self.line.shown():
                 report = await library.backfill(
                     reader,
                     sink,
@@ -335,13 +333,13 @@ class _Run:
             progress = opened.enter_context(Progress(self.progress_path))
             leaves = batches_of(self.evaluator.judge) is not None  # its answers may take a day
             run = ResumableRun(
-                progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch
+                progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.line.watch
             )
             run = await opened.enter_async_context(self.budget.opened(run))
             found = open_reader(
                 self.read.source,
                 access=access(self.read.headers),
-                on_fault=self.faults.tell,
+                on_fault=self.left_out.row_refused,
                 sleep=run.pause,
             )
             reader = await opened.enter_async_context(aclosing(found))
@@ -547,20 +545,6 @@ def agree(preview: DryRun, prices: Prices, *, asks: bool) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def exit_code_of(preview: DryRun) -> int:
-    """Return the exit code of a dry run, and say what it left out."""
-    report, pilot = preview.report, preview.pilot
-    if report.broken_off:
-        talk(f"{report.broken_off}\nbroken off: the numbers cover only what was read")
-    if report.is_stopped:
-        talk("stopped: the numbers cover only what was read and judged so far")
-        return INTERRUPTED
-    if pilot.over_budget:
-        talk(f"no more of the pilot was judged: {pilot.over_budget}")
-        return OVER_BUDGET
-    return int(not (report.is_clean and pilot.is_clean))
-
-
 def estimate_lines(preview: DryRun, prices: Prices) -> Iterator[str]:
     """Tell for people what the run will take."""
     estimate, pilot = preview.estimate, preview.pilot
@@ -596,24 +580,18 @@ def _range(interval: EstimateRange | None, write: Callable[[float], str], *, bas
     return likely if low == high else f"{likely} ({low} to {high})"
 
 
-_MOST_SHOWN: Final = 20
+_MOST_CHARS: Final = 700
 _MOST_NAMED: Final = 10
-_REFRESH_HZ: Final = 4
-_WIDEST: Final = 20
-_UNITS: Final = ((3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 
 
-def answer_listener(
-    listeners: Sequence[OnEvaluated], metrics: Sequence[Metric], console: Console | None
-) -> OnEvaluated:
-    """Return what tells everyone of an answer, and writes its row if there is a console."""
+def answer_listener(reports: Reports, metrics: Sequence[Metric], console: Console | None) -> OnEvaluated:
+    """Return what tells the reports of an answer, and writes its row if there is a console."""
     table = console and OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)
 
     def tell(answer: JudgedAnswer) -> None:
-        for listener in listeners:
-            listener(answer)
+        reports.add(answer)
         if table:
             table.print_evaluation(answer.record, answer.evaluation)
 
@@ -646,51 +624,26 @@ def print_report(
 
 
 def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
-    labels = f" ({', '.join(f'{label} {number}' for label, number in sorted(report.labels.items()))})"
-    yield f"traces   {report.traces} read, {report.without_record} of them without a RAG call"
-    if report.unreadable:
-        yield f"         {by_kind(report.unreadable)} could not be read"
-    if report.not_found:
-        yield f"         not found: {_some(report.not_found)}"
-    if report.unread:
-        yield f"         not readable: {_some(report.unread)}"
-    if report.cut_windows:
-        yield f"         {report.cut_windows} moments had more traces than the source gives: some are missing"
-    yield f"records  {report.records}, of these:"
-    yield f"  judged             {report.judged}{labels if report.labels else ''}"
-    yield f"  ineligible         {by_kind(report.ineligible)}"
-    yield f"  failed             {by_kind(report.failed)}"
-    yield f"  sampled out        {report.sampled_out}"
-    yield f"  already evaluated  {report.already_evaluated}"
-    if report.left or report.is_stopped:
-        yield f"  left               {report.left}"
-    yield from _session_lines(report)
+    """Yield the counts that are not zero, in their order, then what it took."""
+    for each in fields(BackfillReport):
+        value = getattr(report, each.name)
+        if each.name in _NO_COUNTS or not (value or each.name in _ALWAYS_TOLD):
+            continue
+        told = by_kind(value) if isinstance(value, Mapping) else str(value)
+        if isinstance(value, list):
+            told = shortened(", ".join(value), _MOST_CHARS)
+        if each.name == "judged" and report.labels:
+            told += f" ({by_kind(report.labels).partition(' (')[2]}"
+        yield f"{each.name.replace('_', ' '):<18} {told}"
     if dry_run:
         yield "dry run: nothing was sent; `judged` are those that would be"
         return
     usage = report.usage
-    yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
-    yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
+    yield f"{'calls':<18} {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
 
 
-def _session_lines(report: BackfillReport) -> Iterator[str]:
-    other = (
-        (report.sessions_known, "judged before"),
-        (report.sessions_open, "not over yet"),
-        (report.sessions_left, "left"),
-    )
-    told = [f"{number} {what}" for number, what in other if number]
-    if report.sessions_failed:
-        told.append(f"failed {by_kind(report.sessions_failed)}")
-    if report.sessions or told:
-        labels = ", ".join(f"{label} {number}" for label, number in sorted(report.sessions.items()))
-        judged = f"{sum(report.sessions.values())} judged{f' ({labels})' if labels else ''}"
-        yield f"sessions {', '.join((judged, *told))}"
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _MOST_SHOWN} more" if len(ids) > _MOST_SHOWN else ""
-    return f"{', '.join(ids[:_MOST_SHOWN])}{more}"
+_NO_COUNTS: Final = ("labels", "usage", "is_stopped", "over_budget", "broken_off")
+_ALWAYS_TOLD: Final = ("traces", "records", "judged", "failed", "sent")
 
 
 async def report_not_found(reader: TraceReader, query: TraceQuery | None, report: BackfillReport) -> None:
@@ -711,46 +664,7 @@ async def report_not_found(reader: TraceReader, query: TraceQuery | None, report
     talk(f"no trace was found from {utc(query.since_ns)} to {utc(query.until_ns)}: {why}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
-    """What the line tells."""
-
-    done: int
-    """Answers that are judged, failed, or had nothing to judge."""
-    total: int | None
-    """How many there will be, if it is known."""
-    share: float | None
-    """How much of the source is done, from 0 to 1, if it is known."""
-    seconds: float
-    """Since the run began."""
-    spent: str
-    """Money or tokens, in words; empty where nothing is spent."""
-    waiting_for: int = 0
-    """Live answers that go first."""
-
-    @property
-    def share_done(self) -> float | None:
-        """How much of the run is done, from 0 to 1, if anything tells."""
-        share = self.done / self.total if self.total else self.share
-        return None if share is None else min(1.0, max(0.0, share))
-
-
-def bar_line(gauge: Gauge, *, width: int) -> str:
-    """Write the line, in no more than so many columns: what matters least is left out first."""
-    share = gauge.share_done
-    counted = f"{gauge.done:,} of {gauge.total:,}" if gauge.total else f"{gauge.done:,} judged"
-    pace = f"{gauge.done / gauge.seconds:.1f}/s" if gauge.done and gauge.seconds else ""
-    if gauge.waiting_for:
-        pace = f"waiting for {gauge.waiting_for:,} live"
-    text = " · ".join(filter(None, (counted, pace, gauge.spent, _left(gauge.seconds, share))))
-    if share is None:
-        return text[:width]
-    room = min(_WIDEST, width - len(text) - len("100%  "))
-    drawn = f"{share_bar(share, room)} " if room >= _WIDEST // 4 else ""
-    return f"{share:4.0%} {drawn}{text}"[:width]
-
-
-class ProgressBar:
+class ProgressLine:
     """Shows how far a run is, on a terminal; everywhere else it shows nothing."""
 
     def __init__(self, *, spent: Callable[[], str], waiting_for: Callable[[], int], is_wanted: bool) -> None:
@@ -786,27 +700,26 @@ class ProgressBar:
         from rich.live import Live
         from rich.text import Text
 
-        self._began, width = time.monotonic(), self._console.width - 1
+        self._began = time.monotonic()
         line = Live(
             console=self._console,
-            get_renderable=lambda: Text(bar_line(self._gauge(), width=width), no_wrap=True),
-            refresh_per_second=_REFRESH_HZ,
+            get_renderable=lambda: Text(self._line(), no_wrap=True, overflow="ellipsis"),
             transient=True,
             redirect_stdout=False,
         )
         with line:
             yield
 
-    def _gauge(self) -> Gauge:
+    def _line(self) -> str:
         ledger = self._ledger
-        return Gauge(
-            done=ledger.judged + sum([*ledger.failed.values(), *ledger.ineligible.values()]),
-            total=self.total,
-            share=self.share(ledger),
-            seconds=time.monotonic() - self._began,
-            spent=self._spent(),
-            waiting_for=self._waiting_for(),
-        )
+        done = ledger.judged + sum([*ledger.failed.values(), *ledger.ineligible.values()])
+        share = done / self.total if self.total else self.share(ledger)
+        pace = f"{done / (time.monotonic() - self._began):.1f}/s"
+        if waiting := self._waiting_for():
+            pace = f"waiting for {waiting:,} live"
+        part = "" if share is None else f"{min(1.0, share):.0%}"
+        counted = f"{done:,} of {self.total:,}" if self.total else f"{done:,} judged"
+        return " · ".join(filter(None, (part, counted, pace, self._spent())))
 
 
 def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCounts], float | None]:
@@ -815,12 +728,3 @@ def share_of(reader: TraceReader, query: TraceQuery | None) -> Callable[[RunCoun
         return lambda _: getattr(reader, "share_read", None)
     since_ns, length_ns = query.since_ns, query.until_ns - query.since_ns
     return lambda ledger: max(0, ledger.reached_ns - since_ns) / length_ns
-
-
-def _left(seconds: float, share: float | None) -> str:
-    """Say how long it will take as it goes, where that can be said."""
-    if not share or share >= 1:
-        return ""
-    left_s = seconds * (1 - share) / share
-    unit_s, unit = next((each for each in _UNITS if left_s >= each[0]), _UNITS[-1])
-    return f"{left_s / unit_s:.0f} {unit} left"

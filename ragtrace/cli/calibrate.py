@@ -102,7 +102,7 @@ class CalibrateOutput:
         help="Write the judge's card: what was measured, on what, and when.",
     )
     report: str | None = option(
-        "--out", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write a page with a plot."
+        "--out", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write a page."
     )
     with_examples: bool = option(
         "--with-examples", is_flag=True, help="List claims in the page on which people and judge disagree."

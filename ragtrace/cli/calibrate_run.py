@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,6 @@ import click
 
 from ragtrace import process
 from ragtrace.budget import load_prices
-from ragtrace.calibration.agreement import IntervalEstimate
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
 from ragtrace.calibration.page import (
     basis,
@@ -50,6 +48,7 @@ from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
+from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
@@ -255,11 +254,14 @@ def _measure(
     what = "labeled verdict" if sample.answers[0].of_criteria else "labeled claim"
     talk(f"measuring {counted(whole, 'answer')} with {counted(things, what)}")
 
-    progress = _Progress(whole)
+    said = time.monotonic()
 
     def done(each: MeasuredAnswer) -> None:
+        nonlocal said
         measured.append(each)
-        progress.show(len(measured))
+        if len(measured) == whole or time.monotonic() - said > _PROGRESS_S:
+            said = time.monotonic()
+            talk(f"  {len(measured):,} of {counted(whole, 'answer')}")
 
     async def measure() -> None:
         async with AsyncExitStack() as stack:
@@ -273,23 +275,6 @@ def _measure(
         talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
         return measured, True
     return measured, False
-
-
-class _Progress:
-    """Says now and then how far a run is, and how long the rest may take."""
-
-    def __init__(self, whole: int) -> None:
-        self._whole = whole
-        self._started = self._said = time.monotonic()
-
-    def show(self, number: int) -> None:
-        now = time.monotonic()
-        if number < self._whole and now - self._said < _PROGRESS_S:
-            return
-        self._said = now
-        left = (now - self._started) / number * (self._whole - number)
-        rest = f", about {timedelta(seconds=round(left))} left" if number < self._whole else ""
-        talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
 
 
 def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
@@ -348,17 +333,12 @@ def _lines(candidate: CandidateResult, *, of_criteria: bool) -> Iterator[str]:
             yield f"      of {counted(of, 'answer')} that pass, {missed}"
     if candidate.calibration_error is not None:
         yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
-        half = next((point for point in candidate.risk_coverage if point[0] >= 0.5), None)
-        surest = half and f"the surest {half[0]:.0%} of the claims: {half[1]:.1%} are wrong"
-        yield f"    {surest or ''}"
         if candidate.risk_coverage_area is not None:
             yield f"    area under risk by coverage (AURC) {interval(candidate.risk_coverage_area)}"
         if candidate.risk_limits:
             yield f"    can decide {risk_limits(candidate)}"
     if candidate.end_to_end is not None:
         yield f"    end to end, the claims worded by {one_line(candidate.name)}"
-        if candidate.end_to_end_claims is not None:
-            yield from _level("claim", candidate.end_to_end_claims)
         yield from _level("answer", candidate.end_to_end)
     usage = candidate.usage
     effort = f"{counted(usage.calls, 'call')}, {counted(usage.input_tokens + usage.output_tokens, 'token')}"

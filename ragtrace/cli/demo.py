@@ -11,12 +11,11 @@ from ragtrace.cli.options import JsonOption, command, group, option, takes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What is replayed, how fast, and where it also goes."""
+    """What is replayed, and where it also goes."""
 
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), help="Replay only the first N of the 24 answers."
     )
-    table: bool = option("--table", is_flag=True, help="Show what people and judges say of every answer.")
     json: JsonOption = group(JsonOption)
     opens: bool | None = option(
         "--open/--no-open", help="Open the page in a browser. [default: if this is a desktop]"
@@ -25,16 +24,6 @@ class DemoOptions:
         "--stay/--exit", help="Serve the page until Ctrl-C. [default: if this is a terminal]"
     )
     endpoint: str | None = option("--to", metavar="ENDPOINT", help="The OTLP endpoint of a Jaeger or Tempo.")
-    ui: str | None = option(
-        "--ui", metavar="URL", help="Jaeger's page, for the link. [default: port 16686 on the host of --to]"
-    )
-    rate: float = option(
-        "--rate",
-        type=click.FloatRange(min=0.1, max=100),
-        default=25.0,
-        show_default=True,
-        help="Answers a second.",
-    )
 
 
 @command()
@@ -44,11 +33,12 @@ def demo(options: DemoOptions) -> None:
 
     Instrumented code sends 24 answers of RAGTruth over OTLP to a collector in its own process, which writes
     verdicts, claim by claim, into the same traces. The verdicts are replayed from
-    human annotators, and the carriers say so. A second collector judges the same answers without a key, by
-    comparing words, and the output shows where the two differ. If OPENAI_API_KEY or OPENAI_BASE_URL is set,
+    human annotators, and the carriers say so. Then the same answers are judged without a key, by comparing
+    words, and the output shows where the two differ. If OPENAI_API_KEY or OPENAI_BASE_URL is set,
     that endpoint judges too (model: RAGTRACE_JUDGE_MODEL).
 
-    Traces and verdicts also go to --to, or to a back end that listens on localhost:4317.
+    Traces and verdicts also go to --to, or to a back end that listens on localhost:4317. --json prints the
+    lines of `evaluate --json` for each answer and judge, then a summary.
 
     \b
     Examples:

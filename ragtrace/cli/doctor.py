@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import click
 
-from ragtrace.cli.options import JsonOption, JudgeOptions, command, group, option, takes
-
-
-def _seconds(text: str) -> float:
-    from ragtrace.text import duration_of
-
-    duration = duration_of(text)
-    if duration is None or not duration:
-        raise ValueError(f"{text!r} is not a duration: write 30s or 5m")
-    return duration.total_seconds()
+from ragtrace.cli.options import JsonOption, JudgeOptions, command, duration, group, option, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +29,10 @@ class ApplicationOptions:
         metavar="COMMAND",
         help="Run this application, and show what is captured from it and whether it can be judged.",
     )
-    for_s: float | None = option(
+    lasts: timedelta | None = option(
         "--for",
         metavar="DURATION",
-        parse=_seconds,
+        parse=duration,
         help="Stop the application after 30s or 5m, as with Ctrl-C. [default: when it ends]",
     )
     show_content: bool = option(
@@ -49,7 +41,7 @@ class ApplicationOptions:
 
     def __post_init__(self) -> None:
         """Refuse options of an application without one."""
-        if self.app is None and (self.for_s is not None or self.show_content):
+        if self.app is None and (self.lasts is not None or self.show_content):
             raise click.UsageError("--for and --show-content need --app")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shlex
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from signal import Signals
@@ -35,6 +35,7 @@ from ragtrace.traces.trace import Span, Trace
 _GRACE_S: Final = 10.0
 """How long an application that is to stop may take, before it is told with more force."""
 _TRACES: Final = "/v1/traces"
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _HTTP2: Final = b"PRI"
 """How a connection of gRPC begins, and none of HTTP/1.1."""
 
@@ -65,7 +66,7 @@ class AppRun:
     """What ``ragtrace.instrument()`` said it did, in each process."""
 
 
-def run_app(command: str, *, for_s: float | None = None, stdout: TextIO | None = None) -> AppRun:
+def run_app(command: str, *, lasts: timedelta | None = None, stdout: TextIO | None = None) -> AppRun:
     """Run a command until it ends, is interrupted, or its time is over.
 
     Its input and output are this process's, unless ``stdout`` is given.
@@ -91,7 +92,7 @@ def run_app(command: str, *, for_s: float | None = None, stdout: TextIO | None =
                 f"--app: {arguments[0]!r} cannot be started ({exc.strerror}): name a program and its"
                 " arguments, as in --app 'python app.py'; no shell runs it"
             ) from exc
-        was_stopped = _wait(process, for_s)
+        was_stopped = _wait(process, lasts.total_seconds() if lasts else None)
         return AppRun(
             exit_code=process.returncode,
             was_stopped=was_stopped,
@@ -270,14 +271,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            match self.headers.get("Content-Encoding", ""):
-                case "gzip":
-                    return gzip.decompress(raw)
-                case "deflate":
-                    return zlib.decompress(raw)
-        except (OSError, EOFError, zlib.error):
+            return zlib.decompress(raw, _GZIP_OR_ZLIB) if "Content-Encoding" in self.headers else raw
+        except zlib.error:
             return None
-        return raw
 
     def log_message(self, *args: object) -> None:
         """Say nothing: the terminal is the application's."""
@@ -475,18 +471,12 @@ def calls_json(captured: CapturedTrace, show_content: bool) -> list[dict[str, ob
     """Return the calls of a trace for machines; texts only if they are asked for."""
     told: list[dict[str, object]] = []
     for call in captured.calls:
-        record, texts = call.record, [chunk.text for chunk in call.record.chunks]
-        content = {"question": record.question, "contexts": texts, "answer": record.answer}
-        told.append(
-            {
-                "span": record.target.name if record.target else None,
-                "question_chars": None if record.question is None else len(record.question),
-                "context_chars": [None if text is None else len(text) for text in texts],
-                "answer_chars": None if record.answer is None else len(record.answer),
-                **(content if show_content else {}),
-                "judged": call.reason is None,
-                "reason": call.reason,
-                "detail": call.detail or None,
-            }
-        )
+        record = call.record
+        texts = {
+            "question": record.question,
+            "contexts": [chunk.text for chunk in record.chunks],
+            "answer": record.answer,
+        }
+        said = {"judged": call.reason is None, "reason": call.reason, "detail": call.detail or None}
+        told.append({**said, **(texts if show_content else {})})
     return told

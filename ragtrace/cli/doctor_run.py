@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import platform
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,9 +35,9 @@ from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable,
 from ragtrace.extras import install_command
 from ragtrace.http import ClientTls
 from ragtrace.judge import uncached, unwrapped
-from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge.openai import LanguageModelJudge
 from ragtrace.judge_steps import VerifyForm
-from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
+from ragtrace.metrics.judge_card import check_card, read_card
 from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline import EvaluatorSpec, evaluate
@@ -88,28 +86,20 @@ _ENDPOINT_ADVICE: Final = (
 
 
 def check_store(store: StoreConfig) -> Iterator[Check]:
-    """Say whether a collector could use the store, or does, and in whose traces it read nothing.
-
-    Nothing is created.
-    """
+    """Say whether the store can be read or made, and in whose traces a collector read nothing."""
     from ragtrace_collector.store.ledger import take_stock
     from ragtrace_collector.store.open import database_of
 
-    if store.url is None:
-        check, real = _check_folder(f"store {store.file}", store.file), store.file.resolve()
-        is_used = check.status == "ok" and _is_locked(real.with_name(f"{real.name}.lock"))
-        yield replace(check, found="in use by a collector that runs") if is_used else check
-        if not store.file.exists():
-            return
+    if store.url is None and not store.file.exists():
+        yield _check_folder(f"store {store.file}", store.file)
+        return
     try:
         database = database_of(store)
         unread = take_stock(database).unread
     except RagtraceError as exc:
-        if store.url is not None:
-            yield Check("store", "fail", str(exc))
-        return  # the check of the file says it
-    if store.url is not None:
-        yield Check(f"store {database.name}", "ok", "can be read")
+        yield Check("store", "fail", str(exc))
+        return
+    yield Check(f"store {database.name}", "ok", "can be read")
     for each in unread:
         if each.number:
             of = one_line(each.producer) or "producers without a name"
@@ -120,7 +110,7 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
 def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
     """Say of each topic of spans or dead letters whether it is there, and deletes what is old."""
     with needs_extra("kafka"):
-        from ragtrace_collector.receive.kafka_client import topic_states
+        from ragtrace_collector.receive.kafka import topic_states
 
     names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
     try:
@@ -147,17 +137,6 @@ def _check_folder(name: str, path: Path) -> Check:
         why = "cannot be written" if folder.exists() else "does not exist"
         return Check(name, "fail", f"the folder {folder} {why}", "make it, or name another")
     return Check(name, "ok", "writable" if path.exists() else "can be created")
-
-
-def _is_locked(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _version(name: str) -> str:
@@ -196,7 +175,7 @@ async def check_judge(judge: Judge, name: str) -> Check:
     if isinstance(outcome, MetricFailure):
         return _failed(name, outcome.error_type, outcome.message)
     inner = unwrapped(judge)
-    mode = inner.output_mode if isinstance(inner, OpenAICompatibleJudge) else None
+    mode = inner.output_mode if isinstance(inner, LanguageModelJudge) else None
     takes = f"; takes a schema as {mode}" if mode else ""
     if outcome.score != 1:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"
@@ -206,38 +185,14 @@ async def check_judge(judge: Judge, name: str) -> Check:
     return Check(name, "ok", f"judged a test sentence correctly{takes}")
 
 
-def check_card(judge: Judge, spec: EvaluatorSpec) -> Check:
-    """Say what was measured of the judge, and whether it can be believed."""
+def check_measured(judge: Judge, spec: EvaluatorSpec) -> Check:
+    """Say whether the judge was measured, and can be believed."""
     name = f"card of judge {_who(judge)}"
     try:
-        card = card_of(judge.identity, [read_card(path) for path in spec.cards])
+        check_card(judge.identity, [read_card(path) for path in spec.cards])
     except ConfigError as exc:
-        return Check(name, "fail", str(exc))
-    if card is None:
-        found = "no card: nobody measured this judge"
-        advice = (
-            "measure it on answers that people labeled: ragtrace calibrate LABELED.jsonl --card card.json"
-        )
-    elif card.state is CardState.BELOW_FLOOR:
-        found = "below the floor: by its card no better than the share of a claim's words in the chunks"
-        advice = "choose a more capable judge: this one's verdicts are worth no more than shared words"
-    else:
-        folded = '; its "contradicted" is mostly wrong and counts as unsupported'
-        return Check(name, "ok", f"measured: {_figures(card)}{'' if card.contradicts_reliably else folded}")
-    if spec.require_card:
-        return Check(name, "fail", f"{found}; `require_card` refuses it", advice)
-    return Check(name, "warn", found, advice)
-
-
-def _figures(card: JudgeCard) -> str:
-    """Return the figure that a judge is compared with the floor by, for each file that was measured."""
-    told = []
-    for of in card.sets:
-        if of.auc and of.digest:
-            told.append(f"AUC {of.auc.value:.2f} on {of.name}")
-        elif of.two_way and of.digest:
-            told.append(f"balanced accuracy {of.two_way.value:.2f} on {of.name}")
-    return ", ".join(told)
+        return Check(name, "fail" if spec.require_card else "warn", str(exc))
+    return Check(name, "ok", "measured, and better than shared words")
 
 
 class _Nothing(BaseModel):
@@ -281,15 +236,6 @@ async def check_embedder(embedder: Embedder, name: str, *, must: bool) -> Check:
     return Check(name, "ok", f"vectors of {len(vectors[0])} numbers")
 
 
-async def _in_time(name: str, timeout_s: float, check: Callable[[str], Awaitable[Check]]) -> Check:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await check(name)
-    except TimeoutError:
-        advice = "the model is slow or stuck: --set judge.timeout=5m, or choose a smaller model"
-        return Check(name, "fail", f"not finished within {timeout_s:g} s", advice)
-
-
 def _failed(name: str, error_type: str, message: str) -> Check:
     advice = None if _SAYS_WHAT_TO_DO.search(message) else _ADVICE.get(error_type, _OTHERWISE)
     return Check(name, "fail", f"{error_type}: {message}", advice)
@@ -301,8 +247,6 @@ def _who(model: Judge | Embedder) -> str:
 
 _DEFAULT_ENDPOINT: Final = "http://localhost:4317"
 _TIMEOUT_S: Final = 5.0
-_REQUESTS: Final = 2
-"""As many of the judge's timeouts are waited for each thing that a model is asked."""
 _SECTIONS: Final = ("judge", "evaluate", "export", "store", "receive")
 _SHOWN_TRACES: Final = 20
 _STYLE: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -315,7 +259,7 @@ def check_application(application: ApplicationOptions, *, as_json: bool) -> bool
         ConfigError: it cannot be started.
     """
     command = application.app or ""
-    run = run_app(command, for_s=application.for_s, stdout=sys.stderr if as_json else None)
+    run = run_app(command, lasts=application.lasts, stdout=sys.stderr if as_json else None)
     console = None if as_json else open_console()
     for check in (check_run(command, run), *check_capture(run)):
         _show(console, check)
@@ -386,14 +330,13 @@ async def _checks(targets: TargetOptions) -> AsyncGenerator[Check, None]:
 
 async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGenerator[Check, None]:
     spec, config = chosen.spec, chosen.config
-    timeout_s = _REQUESTS * spec.judge.timeout_s
     try:
         judge = uncached(spec.judge.open())
     except ConfigError as exc:
         yield Check("judge", "fail", str(exc))
     else:
         async with aclosing(judge):
-            async for check in _asked(judge, chosen, timeout_s):
+            async for check in _asked(judge, chosen):
                 yield check
     must = config.judge.embedder is not None  # its absence is a failure only if somebody named it
     try:
@@ -404,8 +347,7 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
             yield Check("embeddings", "fail", str(exc))
     if embedder is not None:
         async with aclosing(embedder):
-            ask = partial(check_embedder, embedder, must=must)
-            yield await _in_time(f"embeddings {_who(embedder)}", timeout_s, ask)
+            yield await check_embedder(embedder, f"embeddings {_who(embedder)}", must=must)
     is_configured = targets.judge.config.path is not None
     for export in config.export:
         headers = {name: value.get_secret_value() for name, value in export.headers.items()}
@@ -423,11 +365,11 @@ async def _reachable(targets: TargetOptions, chosen: ChosenEvaluator) -> AsyncGe
             yield check
 
 
-async def _asked(judge: Judge, chosen: ChosenEvaluator, timeout_s: float) -> AsyncGenerator[Check, None]:
-    check = await _in_time(f"judge {_who(judge)}", timeout_s, partial(check_judge, judge))
+async def _asked(judge: Judge, chosen: ChosenEvaluator) -> AsyncGenerator[Check, None]:
+    check = await check_judge(judge, f"judge {_who(judge)}")
     yield check
     if check.status != "fail" and not judge.identity.is_human:
-        yield check_card(judge, chosen.spec)
+        yield check_measured(judge, chosen.spec)
     if check.status != "fail" and not judge.identity.computes:
-        ask = partial(check_likelihoods, judge, chosen.spec.limits(judge.identity).verify)
-        yield await _in_time(f"log-probabilities {_who(judge)}", timeout_s, ask)
+        verify = chosen.spec.limits(judge.identity).verify
+        yield await check_likelihoods(judge, verify, f"log-probabilities {_who(judge)}")

@@ -14,7 +14,6 @@ from ragtrace.cli.options import (
     JudgeOptions,
     PassOptions,
     ReportOptions,
-    changes_of,
     command,
     concurrency_option,
     criteria_metrics,
@@ -133,13 +132,6 @@ class RescoreOptions:
     profile: str | None = profile_option()
     judge: JudgeOptions = group(JudgeOptions)
     concurrency: int = concurrency_option()
-    metric_options: tuple[tuple[str, object], ...] = option(
-        "--metric-option",
-        multiple=True,
-        metavar="NAME=VALUE",
-        parse=changes_of,
-        help="An option of the metrics (docs/metrics.md): require_evidence=false. Repeatable.",
-    )
     is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend on --judge without asking.")
 
 

@@ -28,7 +28,6 @@ from ragtrace.cli.evaluate import (
 from ragtrace.cli.judging import (
     LeftOutRows,
     Reports,
-    TranscriptFile,
     in_background,
     introduce,
     is_free,
@@ -75,14 +74,14 @@ def evaluate_file(
     """
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is not a file: name a file of JSON lines, or - for standard input")
-    transcript = click.get_current_context().with_resource(TranscriptFile(output.reports.transcripts))
     at_once = judging.concurrency
     only = ("judge", "evaluate", "extract", "ui")
     chosen = judging.judge.evaluator(measure.metrics, max_concurrency=at_once, only=only)
-    evaluator = transcript.recorded(chosen.spec.open(), chosen.spec.metrics)
+    evaluator = chosen.spec.open()
     introduce(evaluator.judge)
     left_out = LeftOutRows()
     reports = Reports.of(output.reports, source=path, evaluator=evaluator, links=chosen.config.ui.links)
+    evaluator = reports.recorded(evaluator, chosen.spec.metrics)
     show: Callable[[RagRecord, Evaluation], None] = partial(_print_json_lines, evaluator.prices)
     if not output.json.wanted:
         show = OutcomeTable(open_console(), metrics=evaluator.metrics).print_evaluation
@@ -110,7 +109,6 @@ def evaluate_file(
         calls += answer.evaluation.usage.calls
         for outcome in answer.evaluation.outcomes:
             tallies[outcome.metric, outcome.profile].add(outcome)
-        transcript.keep(answer)
         reports.add(answer)
         show(answer.record, answer.evaluation)
 
@@ -120,10 +118,8 @@ def evaluate_file(
         reports.end(left_out.ending())
     if not output.json.wanted:
         _print_summary(tallies.values(), calls)
-    for judge in evaluator.judges:
-        report_usage(judge, evaluator.prices)
-    is_whole = reports.is_whole and transcript.is_whole
-    code = _exit_code(tallies.values(), output.fail_under) or int(not is_whole)
+    report_usage(evaluator.judges, evaluator.prices)
+    code = _exit_code(tallies.values(), output.fail_under) or int(not reports.is_whole)
     return left_out.exit_code() or code
 
 
@@ -131,7 +127,7 @@ def _records(path: str, rules: ExtractRules, left_out: LeftOutRows) -> AsyncGene
     """Return the records of a file, or those in its traces."""
     if path != _STDIN and holds_traces(path):
         return _records_in_traces(path, rules, left_out)
-    return in_background(partial(read_records, path, notices=left_out))
+    return in_background(read_records(path, notices=left_out))
 
 
 async def _records_in_traces(
@@ -248,8 +244,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
 def _names_metrics(scoring: RescoreOptions) -> bool:
     passes, config = scoring.passes, scoring.judge.config
     rules = (passes.names, passes.threshold, passes.pass_when, scoring.profile)
-    given = (*rules, config.path, scoring.metric_options or None)
-    return any(one is not None for one in given) or any(
+    return any(one is not None for one in (*rules, config.path)) or any(
         key.startswith("evaluate.") for key, _ in config.changes
     )
 
@@ -265,11 +260,10 @@ def _metrics(kept: TranscriptRecord, scoring: RescoreOptions) -> list[dict[str, 
             for each in ran
             for given in passes.metrics()
         ]
-    options = {"options": dict(scoring.metric_options)} if scoring.metric_options else {}
     criteria = {
         each.name: {"criterion": each.options["criterion"]} for each in ran if "criterion" in each.options
     }
-    return [{**each, **options, **criteria.get(each["name"], {})} for each in chosen]
+    return [{**each, **criteria.get(each["name"], {})} for each in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +343,7 @@ class _Again:
                 concurrency=self.scoring.concurrency,
             )
         self._tell(first, second, failed=failed)
-        report_usage(judge, self.prices)
+        report_usage([judge], self.prices)
         return self.transcripts.is_whole and not failed
 
     def _first(self) -> _Side:

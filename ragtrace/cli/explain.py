@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,7 +30,7 @@ from ragtrace.errors import InputError, ReadError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.cli.judging import UnreadableParts
+    from ragtrace.cli.judging import LeftOutRows
     from ragtrace.model import Chunk, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote
@@ -85,24 +86,26 @@ def explain(what: str, options: SourceOptions) -> None:
     """
     import asyncio
 
-    from ragtrace.cli.judging import UnreadableParts
+    from ragtrace.cli.judging import LeftOutRows
 
     config = options.config.read(only=("extract", "store"), needs_secrets=False)
-    faults = UnreadableParts()
-    found = _find(what, options, config, faults)
-    asyncio.run(_explain(found, config, as_json=options.json.wanted))
-    faults.tell_rest()
+    faults = LeftOutRows()
+    reader, trace_id = _find(what, options, config, faults)
+    traces = reader.traces() if trace_id is None else _one(reader, trace_id, options.source)
+    asyncio.run(_explain(reader, traces, config, as_json=options.json.wanted))
     if faults.number:
         raise InputError(f"{many(faults.number, 'part')} of {what} cannot be read and is not shown")
 
 
-async def _explain(found: _Found, config: CollectorConfig, *, as_json: bool) -> None:
+async def _explain(
+    reader: TraceReader, traces: AsyncIterator[Trace], config: CollectorConfig, *, as_json: bool
+) -> None:
     from ragtrace.traces.extract import extract_records
 
     rules = config.extract.opened()
     console = None if as_json else open_console()
     number = whole = damaged = 0
-    async with aclosing(found.reader), aclosing(found.traces()) as traces:
+    async with aclosing(reader):
         async for trace in traces:
             number += 1
             extraction = extract_records(trace, rules)
@@ -119,8 +122,10 @@ async def _explain(found: _Found, config: CollectorConfig, *, as_json: bool) -> 
         talk("no spans: this is not a file of traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: UnreadableParts) -> _Found:
-    """Tell files from trace ids.
+def _find(
+    what: str, options: SourceOptions, config: CollectorConfig, faults: LeftOutRows
+) -> tuple[TraceReader, str | None]:
+    """Tell files from trace ids; return where to read, and the id if there is one.
 
     Raises:
         InputError: the argument is neither.
@@ -128,10 +133,9 @@ def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: Un
     """
     source = options.source
     if (match := _TRACE_ID.fullmatch(what)) and not Path(what).exists():
-        trace_id = f"{match[1].lower()}{match[2] or ''}"  # a collector's store keeps tenants apart: ID@TENANT
-        source = source or (_STORE if options.config.path else None)
-        reader = _open(source or _DEFAULT_SOURCE, options, config)
-        return _Found(reader=reader, trace_id=trace_id, source=source)
+        source = source or (_STORE if options.config.path else _DEFAULT_SOURCE)
+        # a collector's store keeps tenants apart: ID@TENANT
+        return _open(source, options, config), f"{match[1].lower()}{match[2] or ''}"
     if source is not None:
         raise InputError(f"{what!r} is not a trace id: with --from, give 32 hex digits")
     from ragtrace.backends import OtlpFileReader
@@ -139,41 +143,20 @@ def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: Un
     path = what.removeprefix("otlp-file:")
     if not Path(path).is_file():
         raise InputError(f"{what!r} is neither a file nor a trace id of 32 hex digits")
-    return _Found(reader=OtlpFileReader(path, on_fault=faults.tell))
+    return OtlpFileReader(path, on_fault=faults.row_refused), None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """Where to read: one trace of a source, or all of a file."""
-
-    reader: TraceReader
-    trace_id: str | None = None
-    source: str | None = None
-    """As the person named it."""
-
-    async def traces(self) -> AsyncGenerator[Trace, None]:
-        """Yield the trace, or every trace of the file.
-
-        Raises:
-            ReadError: the source cannot be read, or does not have the trace.
-        """
-        if self.trace_id is not None:
-            yield await self._trace(self.trace_id)
-            return
-        async for trace in self.reader.traces():
-            yield trace
-
-    async def _trace(self, trace_id: str) -> Trace:
-        try:
-            trace = await self.reader.get(trace_id)
-        except ReadError as exc:
-            if self.source is not None:
-                raise
-            hint = "name where the trace is with --from jaeger:URL or --from store:PATH"
-            raise ReadError(f"{exc}: {hint}") from exc
-        if trace is None:
-            raise ReadError(f"{self.source or _DEFAULT_SOURCE} has no trace {trace_id}")
-        return trace
+async def _one(reader: TraceReader, trace_id: str, source: str | None) -> AsyncIterator[Trace]:
+    try:
+        trace = await reader.get(trace_id)
+    except ReadError as exc:
+        if source is not None:
+            raise
+        hint = "name where the trace is with --from jaeger:URL or --from store:PATH"
+        raise ReadError(f"{exc}: {hint}") from exc
+    if trace is None:
+        raise ReadError(f"{source or 'the source'} has no trace {trace_id}")
+    yield trace
 
 
 def _open(source: str, options: SourceOptions, config: CollectorConfig) -> TraceReader:
@@ -200,26 +183,12 @@ def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:
 
 
 def _record_json(record: RagRecord) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "question": record.question,
-        "contexts": [
-            {
-                "id": chunk.id,
-                "text": chunk.text,
-                "score": chunk.score,
-                "span_id": chunk.span_id,
-                "shown_chars": _shown_chars(record, chunk),
-            }
-            for chunk in record.chunks
-        ],
-        **{name: getattr(record, name) for name in _AS_THEY_ARE},
-        **{name: [asdict(each) for each in getattr(record, name)] for name in _LISTED},
-    }
+    from ragtrace.answers.rows import to_json
 
-
-_AS_THEY_ARE: Final = ("answer", "reference", "retrieval_query", "model", "session_id", "conversation_id")
-_LISTED: Final = ("provider_citations", "provenance", "passed_over", "gaps")
+    told: dict[str, Any] = json.loads(to_json(record))
+    shown = [_shown_chars(record, chunk) for chunk in record.chunks]
+    chunks = zip(told.pop("chunks"), shown, strict=True)
+    return {**told, "contexts": [{**chunk, "shown_chars": chars} for chunk, chars in chunks]}
 
 
 def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None:
@@ -329,14 +298,10 @@ def _note_lines(notes: Sequence[ExtractionNote]) -> Iterator[str]:
     spans: dict[str, list[ExtractionNote]] = {}
     for note in notes:
         spans.setdefault(note.text, []).append(note)
-    for text, alike in spans.items():
-        first, said = alike[0], one_line(text)
-        if first.span_id is None:
-            yield said
-        elif len(alike) == 1:
-            yield f"span {one_line(first.span_name or '')!r} ({first.span_id}) {said}"
-        else:
-            yield f"of {_several([repr(one_line(note.span_name or '')) for note in alike])}, each {said}"
+    for text, (first, *others) in spans.items():
+        more = f" and {many(len(others), 'other')}" if others else ""
+        who = f"span {one_line(first.span_name or '')!r} ({first.span_id}){more} " if first.span_id else ""
+        yield f"{who}{one_line(text)}"
 
 
 def _short(text: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
@@ -18,44 +17,42 @@ from urllib.parse import urlsplit
 
 import click
 
+from ragtrace._input import end_standard_input
 from ragtrace._row_files import RowNotices
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
 from ragtrace.cli.options import ReportOptions, given_selection
-from ragtrace.cli.render import by_kind, many, one_line, talk
+from ragtrace.cli.render import by_kind, many, one_line, page_of_trace, talk, without_login
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline import Evaluator, MetricSpec
-from ragtrace.ports import Clock, Judge, Metric, pass_condition
+from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 
-def report_usage(judge: Judge, prices: Prices) -> None:
-    """Say on stderr what a judge that costs anything was asked, and what that comes to."""
-    spent = spent_by(judge)
-    if judge.identity.computes:
-        return
-    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
-    tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
-    cost = prices.cost_usd(spent, judge.identity)
-    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
-    talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
-    warn_of_old_prices(prices, judge.identity)
+def report_usage(judges: Iterable[Judge], prices: Prices) -> None:
+    """Say on stderr what judges that cost anything were asked, and what that comes to."""
+    paid = [judge for judge in judges if not judge.identity.computes]
+    for judge in paid:
+        spent = spent_by(judge)
+        cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+        tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
+        cost = prices.cost_usd(spent, judge.identity)
+        dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
+        talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
+    warn_of_old_prices(paid, prices)
 
 
-def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | None = None) -> None:
-    """Say on stderr, once a run, that a price was looked up long ago."""
-    warning = prices.too_old(who, now_ns=(clock or SystemClock()).now_ns())
-    context = click.get_current_context(silent=True)
-    said = context.find_root().meta.setdefault("ragtrace.old_prices", set()) if context else set()
-    if warning and warning not in said:
-        said.add(warning)
-        talk(f"warning: {warning}")
+def warn_of_old_prices(judges: Iterable[Judge], prices: Prices) -> None:
+    """Say on stderr, once for a price, that it was looked up long ago."""
+    now_ns = SystemClock().now_ns()
+    for warning in dict.fromkeys(prices.too_old(each.identity, now_ns=now_ns) for each in judges):
+        if warning:
+            talk(f"warning: {warning}")
 
 
 def introduce(judge: Judge) -> None:
@@ -93,7 +90,6 @@ def _is_free(who: JudgeIdentity, prices: Prices, spec: JudgeSpec) -> bool:
 
 T = TypeVar("T")
 
-_AHEAD: Final = 64
 _MOST_SAID: Final = 20
 
 
@@ -102,12 +98,17 @@ class LeftOutRows(RowNotices):
 
     def __init__(self) -> None:
         self.number = 0
+        self._told: set[str] = set()
 
     def row_refused(self, fault: InputError) -> None:
-        """Say it of the first rows; the others are only counted."""
+        """Say it of the first rows; the others are only counted. What is read twice is told once."""
+        told = one_line(str(fault))
+        if told in self._told:
+            return
         self.number += 1
         if self.number <= _MOST_SAID:
-            talk(f"left out: {one_line(str(fault))}")
+            self._told.add(told)
+            talk(f"left out: {told}")
         elif self.number == _MOST_SAID + 1:
             talk("left out: more rows, counted at the end")
 
@@ -142,86 +143,41 @@ class LeftOutRows(RowNotices):
         return 2
 
 
-class UnreadableParts:
-    """Tells the first of them on stderr, and counts them all."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._told: set[str] = set()
-
-    def tell(self, fault: InputError) -> None:
-        """Take note of what is left out; what is read twice is told once."""
-        told = str(fault)
-        if told in self._told:
-            return
-        self.number += 1
-        if len(self._told) < _MOST_SAID:
-            self._told.add(told)
-            talk(f"left out: {told}")
-
-    def tell_rest(self) -> None:
-        """Say how many were not told."""
-        if self.number > _MOST_SAID:
-            talk(f"left out: {many(self.number - _MOST_SAID, 'other piece')} that cannot be read")
-
-
 def shown_path(path: str) -> str:
     """Name a file, or standard input, for people."""
     return "standard input" if path == "-" else path
 
 
-async def in_background(items: Callable[[], Iterable[T]]) -> AsyncGenerator[T, None]:
-    """Yield what an iterable yields that may wait for its next item, reading a bounded number ahead.
-
-    The thread is a daemon: on Ctrl-C nobody waits until somebody types the next line.
-
-    Raises:
-        Exception: what the iterable raised.
-    """
-    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(_AHEAD)
-    loop = asyncio.get_running_loop()
-
-    def put(item: T | Exception | None) -> None:
-        waiting = queue.put(item)
-        try:
-            asyncio.run_coroutine_threadsafe(waiting, loop).result()
-        except (
-            futures.CancelledError,
-            RuntimeError,
-        ):  # cancelled, or the loop is closed: nobody reads any more
-            waiting.close()
-            raise SystemExit from None
-
-    def pump() -> None:
-        try:
-            for item in items():
-                put(item)
-            put(None)
-        except Exception as exc:  # noqa: BLE001 -- it is raised again where the items are read
-            put(exc)
-
-    threading.Thread(target=pump, name="reader", daemon=True).start()
-    while (item := await queue.get()) is not None:
-        if isinstance(item, Exception):
-            raise item
-        yield item
+async def in_background(items: Iterator[T]) -> AsyncGenerator[T, None]:
+    """Yield items that may have to be waited for, such as lines that somebody types; it can be called off."""
+    try:
+        while (item := await asyncio.to_thread(next, items, None)) is not None:
+            yield item
+    finally:
+        end_standard_input()
 
 
 class Reports:
-    """All reports of a run; they keep what was judged, however the run ends.
+    """All reports of a run, and its transcripts; they keep what was judged, however the run ends.
 
     One that cannot be written any more is given up, and the run goes on: the verdicts are sent all the same.
     """
 
-    def __init__(self, choice: ReportOptions, about: RunInfo, prices: Prices) -> None:
+    def __init__(
+        self,
+        choice: ReportOptions,
+        about: RunInfo,
+        prices: Prices,
+    ) -> None:
         self._choice, self._about, self._prices = choice, about, prices
+        self._transcripts = Transcripts(choice.transcripts) if choice.transcripts else None
+        self._as_kept: Callable[..., TranscriptRecord] = TranscriptRecord
         self._open: list[Report] = []
         self._were_there: frozenset[Path] = frozenset()
         self.answers = 0
         """That were told so far."""
         self._ending = RunEnd()
-        self.is_whole = True
-        """Whether each of them tells all that was judged."""
+        self._were_given_up = False
 
     @classmethod
     def of(
@@ -238,16 +194,36 @@ class Reports:
         """
         second, given = evaluator.second_judge, given_selection(click.get_current_context())
         about = RunInfo(
-            source=_without_login(source),
+            source=without_login(source),
             judge=evaluator.judge.identity.name,
             metrics=tuple(map(_passing, evaluator.metrics)),
             began_at_ns=time.time_ns(),
             selection={name: _written(value) for name, value in given},
             second_judge=second.identity.name if second else None,
             prices_as_of=evaluator.prices.date,
-            trace_url=next(iter(links.values()), None) or _page_of_trace(source),
+            trace_url=next(iter(links.values()), None) or page_of_trace(source),
         )
         return cls(options, about, evaluator.prices)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each of them tells all that was judged."""
+        return not self._were_given_up and (self._transcripts is None or self._transcripts.is_whole)
+
+    def recorded(self, evaluator: Evaluator, metrics: tuple[MetricSpec, ...]) -> Evaluator:
+        """Write down what the judges say in the transcripts, if they are wanted."""
+        if (kept := self._transcripts) is None:
+            return evaluator
+        second = evaluator.second_judge
+        self._as_kept = partial(
+            TranscriptRecord,
+            second_judge=second.identity if second else None,
+            limits=evaluator.limits,
+            metrics=metrics,
+            session=kept.session,
+        )
+        judge = recorded(evaluator.judge, kept)
+        return replace(evaluator, judge=judge, second_judge=recorded(second, kept) if second else None)
 
     def __enter__(self) -> Self:
         """Open them.
@@ -261,12 +237,17 @@ class Reports:
                 report = open_report(path, self._about)
                 undone.callback(report.abandon)
                 self._open.append(report)
+            if self._transcripts:
+                undone.enter_context(self._transcripts)
             undone.pop_all()
         return self
 
     def add(self, answer: JudgedAnswer) -> None:
         """Tell each of an answer."""
         self.answers += 1
+        if self._transcripts:
+            fields = {"record": answer.record, "evaluation": answer.evaluation, "sample": answer.sample}
+            self._transcripts.keep(self._as_kept(**fields))
         priced = replace(answer, cost_usd=self._prices.cost_of(answer.evaluation))
         for report in tuple(self._open):
             try:
@@ -281,6 +262,8 @@ class Reports:
     def __exit__(
         self, _kind: type[BaseException] | None, exc: BaseException | None, _traceback: TracebackType | None
     ) -> None:
+        if self._transcripts:
+            self._transcripts.__exit__()
         ending = RunEnd(cut_short=_cause(exc)) if exc else self._ending
         for report in tuple(self._open):
             if not self.answers and (exc or report.path in self._were_there):
@@ -294,7 +277,7 @@ class Reports:
                 self._give_up(report, failure)
 
     def _give_up(self, report: Report, exc: OSError) -> None:
-        self.is_whole = False
+        self._were_given_up = True
         self._open.remove(report)
         report.abandon()
         talk(f"the report {str(report.path)!r} cannot be written, so it ends here: {exc.strerror}")
@@ -369,75 +352,3 @@ def _written(value: object) -> str:
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
     return f"{name} (pass when {pass_condition(metric)})"
-
-
-def _without_login(source: str) -> str:
-    """Leave out a user and password from an address."""
-    start, mark, rest = source.partition("://")
-    return f"{start}{mark}{rest.rpartition('@')[2] if mark and '@' in rest.partition('/')[0] else rest}"
-
-
-def _page_of_trace(source: str) -> str | None:
-    """Return the address of a trace's page, where it is known by that of the source: Jaeger's."""
-    address = _without_login(source).removeprefix("jaeger:")
-    is_jaeger = source.startswith(("jaeger:http", "http"))
-    return f"{address.rstrip('/')}/trace/{{trace_id}}" if is_jaeger else None
-
-
-class TranscriptFile:
-    """Keeps what is judged while it is open, if a file was named."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._transcripts = Transcripts(path) if path else None
-        self._second: JudgeIdentity | None = None
-        self._limits = StepLimits()
-        self._metrics: tuple[MetricSpec, ...] = ()
-
-    def recorded(self, evaluator: Evaluator, metrics: tuple[MetricSpec, ...]) -> Evaluator:
-        """Write down what the judges say, who they are, and which metrics ask them within which limits."""
-        if self._transcripts is None:
-            return evaluator
-        second = evaluator.second_judge
-        self._metrics = metrics
-        self._second, self._limits = second.identity if second else None, evaluator.limits
-        return replace(
-            evaluator,
-            judge=recorded(evaluator.judge, self._transcripts),
-            second_judge=recorded(second, self._transcripts) if second else None,
-        )
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all that was to be kept is."""
-        return self._transcripts is None or self._transcripts.is_whole
-
-    def __enter__(self) -> Self:
-        """Open the file.
-
-        Raises:
-            ConfigError: it cannot be used.
-        """
-        if self._transcripts:
-            self._transcripts.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._transcripts:
-            self._transcripts.__exit__(kind, exc, traceback)
-
-    def keep(self, answer: JudgedAnswer) -> None:
-        """Keep what came of a record."""
-        if self._transcripts:
-            self._transcripts.keep(
-                TranscriptRecord(
-                    record=answer.record,
-                    evaluation=answer.evaluation,
-                    sample=answer.sample,
-                    second_judge=self._second,
-                    limits=self._limits,
-                    metrics=self._metrics,
-                    session=self._transcripts.session,
-                )
-            )

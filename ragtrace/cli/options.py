@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from ragtrace.cli.render import talk
 from ragtrace.errors import ConfigError
 from ragtrace.text import UNITS_S, duration_of
 
@@ -232,25 +231,23 @@ def duration(text: str) -> timedelta:
     return found
 
 
-def moment(text: str) -> Moment:
-    """Read a moment.
-
-    Raises:
-        ValueError: it is neither a duration nor a date.
-    """
-    try:
-        return Moment(text)
-    except ValueError:
-        raise ValueError("write how long ago (2h, 7d) or a date (2026-11-20, 2026-11-20T18:00Z)") from None
-
-
 class Moment:
     """A moment: so long before now, or a date, in UTC if it names no zone."""
 
     def __init__(self, text: str) -> None:
+        """Read it.
+
+        Raises:
+            ValueError: it is neither a duration nor a date.
+        """
         self._text = text.strip()
         self._ago = duration_of(self._text, _UNITS_S)
-        date = None if self._ago is not None else datetime.fromisoformat(self._text)
+        try:
+            date = None if self._ago is not None else datetime.fromisoformat(self._text)
+        except ValueError:
+            raise ValueError(
+                "write how long ago (2h, 7d) or a date (2026-11-20, 2026-11-20T18:00Z)"
+            ) from None
         self._date = date.replace(tzinfo=UTC) if date and date.tzinfo is None else date
 
     def __str__(self) -> str:
@@ -266,7 +263,7 @@ class Moment:
 
 OWN_PROFILE: Final = "ragtrace"
 TOOLS: Final = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""Other tools whose rules and prompts there are: `ragtrace.compat.tool.PROFILES`."""
+"""Other tools whose rules and prompts there are: `ragtrace.scoring.PROFILES`."""
 REPORT_SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 """As `ragtrace.reports.SUFFIXES`."""
 
@@ -274,13 +271,14 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
-def named(*suffixes: str) -> Callable[[Path], Path]:
-    """Return what takes a file whose name ends with one of these, and refuses others."""
+def named(*suffixes: str) -> Callable[[Any], Any]:
+    """Return what takes one or several files whose names end with one of these, and refuses others."""
 
-    def checked(path: Path) -> Path:
-        if path.suffix.lower() not in suffixes:
-            raise ValueError(f"{path.name!r} must end with {', '.join(suffixes[:-1])} or {suffixes[-1]}")
-        return path
+    def checked(given: Path | tuple[Path, ...]) -> Path | tuple[Path, ...]:
+        for path in given if isinstance(given, tuple) else (given,):
+            if path.suffix.lower() not in suffixes:
+                raise ValueError(f"{path.name!r} must end with {', '.join(suffixes[:-1])} or {suffixes[-1]}")
+        return tuple(dict.fromkeys(given)) if isinstance(given, tuple) else given
 
     return checked
 
@@ -366,8 +364,7 @@ class ConfigOptions:
             if only and section in _SECTIONS and section not in only:
                 raise click.UsageError(f"--set {key}: this command reads {', '.join(only)}, not {section}")
         if self.path is not None:
-            context = click.get_current_context(silent=True)  # a worker has none: its supervisor has looked
-            if context and (given := given_beside_configuration(context)):
+            if given := given_beside_configuration(click.get_current_context()):
                 raise click.UsageError(
                     f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}, or"
                     " change a key of it with --set"
@@ -502,7 +499,7 @@ class PlaceOptions:
     since: Moment | None = option(
         "--since",
         metavar="TIME",
-        parse=moment,
+        parse=Moment,
         help=f"From when: 24h, 7d or a date. [default: {DEFAULT_SINCE}; files: all]",
     )
     service: str | None = option("--service", metavar="NAME", help="This service only.")
@@ -513,7 +510,7 @@ class RangeOptions(PlaceOptions):
     """Where judged answers are, and of which range of time."""
 
     until: Moment | None = option(
-        "--until", metavar="TIME", parse=moment, help="Until when: 24h or a date. [default: now]"
+        "--until", metavar="TIME", parse=Moment, help="Until when: 24h or a date. [default: now]"
     )
 
 
@@ -591,15 +588,6 @@ def _named(name: str, profile: str) -> dict[str, Any]:
     return {"name": plain, "profile": named or profile}
 
 
-def _known_suffixes(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    for path in paths:
-        if path.suffix.lower() not in REPORT_SUFFIXES:
-            raise ValueError(
-                f"{path.name!r} is not a report: its name must end with {', '.join(REPORT_SUFFIXES)}"
-            )
-    return tuple(dict.fromkeys(paths))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """Which reports are wanted."""
@@ -609,7 +597,7 @@ class ReportOptions:
         type=FILE,
         multiple=True,
         metavar="FILE",
-        parse=_known_suffixes,
+        parse=named(*REPORT_SUFFIXES),
         help="Also write judged answers with their texts to a .html, .jsonl, .csv or .parquet file. Appends"
         " to an existing .jsonl or .csv, replaces others. Repeatable.",
     )
@@ -699,12 +687,8 @@ class JudgeOptions:
             embedder = spec.judge.sibling(_EMBEDDER)
         second = spec.second and replace(spec.second, max_concurrency=max_concurrency)
         judge = replace(spec.judge, max_concurrency=max_concurrency)
-        if self.config.path is not None:
-            _say_what_is_live(config)
-        return ChosenEvaluator(
-            spec=replace(spec, judge=judge, second=second, embedder=embedder),
-            config=config,
-        )
+        spec = replace(spec, judge=judge, second=second, embedder=embedder)
+        return ChosenEvaluator(spec=spec, config=config)
 
     def _options(self) -> dict[str, object]:
         """Return what these options say, by the paths of the keys."""
@@ -731,8 +715,3 @@ class ChosenEvaluator:
 
     spec: EvaluatorSpec
     config: CollectorConfig
-
-
-def _say_what_is_live(config: CollectorConfig) -> None:
-    if config.attach.mode == "hold":
-        talk("for live traffic only, not used here: attach.mode: hold")

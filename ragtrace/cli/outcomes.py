@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -84,25 +83,21 @@ class OutcomeTable:
         )
 
     def _row(self, first: str, score: str, label: str, style: str, explanation: str) -> Table:
-        from rich.table import Table
-        from rich.text import Text
-
-        grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(width=self._first_width, overflow="fold")
-        grid.add_column(width=_SCORE_WIDTH, justify="right")
-        grid.add_column(width=_LABEL_WIDTH)
-        grid.add_column(ratio=1, overflow="fold")
-        grid.add_row(Text(first), score, Text(label, style=style), Text(explanation))
-        return grid
+        widths = (self._first_width, _SCORE_WIDTH, _LABEL_WIDTH)
+        return _grid(widths, (first, ""), (score.rjust(_SCORE_WIDTH), ""), (label, style), (explanation, ""))
 
 
-_SUPPORT = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-)
-_CRITERION = (VerdictLabel.MET, VerdictLabel.NOT_MET)
-_RELEVANCE = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
+def _grid(widths: Sequence[int], *cells: tuple[str, str]) -> Table:
+    """Return a row of texts with their styles, which wrap in their columns; the last takes what is left."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2), expand=True)
+    for width in widths:
+        grid.add_column(width=width, overflow="fold")
+    grid.add_column(ratio=1, overflow="fold")
+    grid.add_row(*(Text(text, style=style) for text, style in cells))
+    return grid
 
 
 def tally_lines(tally: MetricTally) -> Iterator[str]:
@@ -118,24 +113,10 @@ def tally_lines(tally: MetricTally) -> Iterator[str]:
         yield from wrap(f"  pass is  {tally.pass_when}", 79, subsequent_indent=" " * 11)
     yield f"  skipped  {by_kind(tally.skipped)}"
     yield f"  errors   {by_kind(tally.errors)}"
-    yield from _counted("claims", "claim", tally.claims)
-    yield from _counted("chunks", "chunk", tally.chunks)
+    for title, verdicts in (("claims", tally.claims), ("chunks", tally.chunks)):
+        if verdicts:
+            yield f"  {title}   {by_kind({_word(label): number for label, number in verdicts.items()})}"
     yield f"  calls    {tally.calls} to the judge"
-
-
-def _counted(title: str, unit: str, verdicts: Mapping[VerdictLabel, int]) -> Iterator[str]:
-    counts = Counter(verdicts)
-    if not (total := counts.total()):
-        return
-    families = [
-        family for family in (_SUPPORT, _RELEVANCE, _CRITERION) if any(counts[label] for label in family)
-    ]
-    title = "answers" if _CRITERION in families else title
-    labels = [label for family in families or [_SUPPORT] for label in family]
-    parts = ", ".join(f"{_word(label)} {counts[label]}" for label in (*labels, VerdictLabel.UNJUDGED))
-    yield f"  {title:<8} {total} ({parts})"
-    if unjudged := counts[VerdictLabel.UNJUDGED]:
-        yield f"           {many(unjudged, f'unjudged {unit}')} are in no score"
 
 
 def _word(label: VerdictLabel) -> str:
@@ -195,18 +176,18 @@ def print_failures(console: Console, result: MetricResult, record: RagRecord, al
         of_answer = "by the reference: " if verdict.claim.start is not None else "reference: "
         about = of_answer if verdict.claim.kind == _OF_REFERENCE else ""
         about += "incidental: " if verdict.is_incidental else ""
-        console.print(_lines(_word(verdict.label), about + one_line(verdict.claim.text), _evidence(verdict)))
+        _print_lines(console, _word(verdict.label), about + one_line(verdict.claim.text), _evidence(verdict))
     chunks = list(_new(result.chunk_verdicts, already))
     for chunk in islice(chunks, _MOST_CHUNKS):
-        console.print(_lines(chunk.label, _shown_chunk(chunk, record), _reason(chunk.reason)))
+        _print_lines(console, chunk.label, _shown_chunk(chunk, record), _reason(chunk.reason))
     if (more := len(chunks) - _MOST_CHUNKS) > 0:
-        console.print(_lines(VerdictLabel.IRRELEVANT, f"… and {more} more chunks", ()))
+        _print_lines(console, VerdictLabel.IRRELEVANT, f"… and {more} more chunks", ())
 
 
 def print_reason(console: Console, result: MetricResult) -> None:
     """Print why the judge says that it scored so, where it was asked."""
     if result.reason:
-        console.print(_lines("reason", one_line(result.reason), (), style="dim"))
+        _print_lines(console, "reason", one_line(result.reason), (), style="dim")
 
 
 def print_blame(console: Console, blame: Blame) -> None:
@@ -216,7 +197,7 @@ def print_blame(console: Console, blame: Blame) -> None:
         chunks = ", ".join(one_line(each) for each in fault.chunk_ids)
         quote = f"{chunks}: “{one_line(fault.quote)}”" if fault.quote else chunks
         line = f"{fault.blame.value.replace('_', ' ')}: {where}{fault.why}"
-        console.print(_lines("cause", line, _reason(quote)))
+        _print_lines(console, "cause", line, _reason(quote))
 
 
 def _new(verdicts: Iterable[VerdictT], already: set[object]) -> Iterator[VerdictT]:
@@ -235,18 +216,13 @@ def _marks(verdict: Verdict | ChunkVerdict) -> set[Hashable]:
     return {verdict, (verdict.label, verdict.claim.start, verdict.claim.end)}
 
 
-def _lines(label: str, text: str, details: Iterable[str], *, style: str = "red") -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2), expand=True)
-    grid.add_column(width=_INDENT)
-    grid.add_column(width=len(VerdictLabel.CONTRADICTED))
-    grid.add_column(ratio=1, overflow="fold")
-    grid.add_row("", Text(label, style=style), Text(text))
+def _print_lines(
+    console: Console, label: str, text: str, details: Iterable[str], *, style: str = "red"
+) -> None:
+    widths = (_INDENT, len(VerdictLabel.CONTRADICTED))
+    console.print(_grid(widths, ("", ""), (label, style), (text, "")))
     for line in details:
-        grid.add_row("", "", Text(line, style="dim"))
-    return grid
+        console.print(_grid(widths, ("", ""), ("", ""), (line, "dim")))
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:

@@ -105,12 +105,6 @@ def shortened(line: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def share_bar(share: float, width: int) -> str:
-    """Draw a share from 0 to 1."""
-    full = round(share * width)
-    return f"{'━' * full}{'─' * (width - full)}"
-
-
 def _shown(char: str) -> str:
     if char in "\n\t":
         return char
@@ -126,3 +120,16 @@ def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> boo
     if platform in ("darwin", "win32"):
         return True
     return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+
+
+def without_login(source: str) -> str:
+    """Leave out a user and password from an address."""
+    start, mark, rest = source.partition("://")
+    return f"{start}{mark}{rest.rpartition('@')[2] if mark and '@' in rest.partition('/')[0] else rest}"
+
+
+def page_of_trace(source: str) -> str | None:
+    """Return the address of a trace's page, where it is known by that of the source: Jaeger's."""
+    address = without_login(source).removeprefix("jaeger:")
+    is_jaeger = source.startswith(("jaeger:http", "http"))
+    return f"{address.rstrip('/')}/trace/{{trace_id}}" if is_jaeger else None

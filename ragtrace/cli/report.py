@@ -35,7 +35,7 @@ DIMENSIONS: Final = (
     "day",
     "hour",
 )
-"""The values of `ragtrace.quality.ReportDimension`."""
+"""What `ragtrace.quality.report.group_of` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
 
 
 BY: Final = ("prompt_version", "model", "service", "release", "day", "week")
-"""`ragtrace.quality.comparing.DIMENSIONS`."""
+"""What tells versions of a system apart, or when they answered."""
 
 
 def _gates(rules: tuple[str, ...]) -> tuple[Gate, ...]:
@@ -167,8 +167,8 @@ class CompareOutput:
 def compare(a: str, b: str, compared: ComparedOptions, output: CompareOutput) -> None:
     """Say whether B answers better than A, with intervals and the answers that changed.
 
-    A and B are a report.jsonl (`--out` of evaluate and backfill), lines of `evaluate --json`, transcripts
-    (FILE#JUDGE), store:PATH or another SOURCE of --from; with --by, the names of two groups of --from.
+    A and B are a report.jsonl (`--out` of evaluate and backfill), transcripts (FILE#JUDGE),
+    store:PATH or another SOURCE of --from; with --by, the names of two groups of --from.
 
     Answers are paired by record id, else by question; without pairs, they are two samples.
 

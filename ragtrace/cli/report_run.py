@@ -16,17 +16,27 @@ from ragtrace.answer_sources import (
     BACK_ENDS,
     SearchProgress,
     find_answers,
-    holds_judged,
+    holds_report,
     open_source,
     parse_address,
-    read_judged,
 )
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
+from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.backends import holds_traces
 from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
-from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, shortened, talk, utc
+from ragtrace.cli.render import (
+    many,
+    one_line,
+    open_console,
+    print_indented,
+    print_json,
+    printable,
+    shortened,
+    talk,
+    utc,
+)
 from ragtrace.cli.report import ComparedOptions, CompareOutput, FigureOptions, ReportOutputOptions
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 from ragtrace.files import replace_file
@@ -40,7 +50,6 @@ from ragtrace.quality import (
     MeasuredJudge,
     MetricFigures,
     QualityReport,
-    ReportDimension,
     ReportRequest,
     ReviewedPairs,
     quality_report,
@@ -48,30 +57,20 @@ from ragtrace.quality import (
     source_of,
 )
 from ragtrace.quality.compared import (
-    SHOWN,
-    claim_labels,
     comparison_as_json,
     comparison_as_markdown,
-    counted,
-    matched,
     render_comparison,
-    rows,
-    scores,
-    title,
 )
 from ragtrace.quality.comparing import (
-    NONE,
     ComparedAnswer,
     ComparedSide,
-    MetricComparison,
     VersionComparison,
     changed_claims,
     claims_of,
     compare,
-    group_of,
     newest_answers,
 )
-from ragtrace.quality.report import is_judge
+from ragtrace.quality.report import group_of, is_judge
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -88,7 +87,6 @@ from ragtrace.quality.wording import (
     unjudged_claims,
 )
 from ragtrace.reviews import ReviewFile, random_prefix
-from ragtrace.stats import CountedShare, JudgeErrors
 from ragtrace.transcripts import Transcripts
 
 if TYPE_CHECKING:
@@ -253,7 +251,7 @@ def run_report(place: RangeOptions, figures: FigureOptions, output: ReportOutput
 
 def _request(figures: FigureOptions) -> ReportRequest:
     return ReportRequest(
-        by=ReportDimension(figures.by) if figures.by else None,
+        by=figures.by,
         metrics=figures.metrics,
         judge=figures.judge,
         cheap=figures.cheap,
@@ -269,13 +267,7 @@ def _measured(path: Path) -> MeasuredJudge:
             f"the calibration {str(path)!r} does not say how often whole answers are judged right: an earlier"
             " version wrote it, or it moves a threshold; measure again with `ragtrace calibrate --save`"
         )
-    return MeasuredJudge(
-        name=f"{calibration.provider}:{calibration.model}",
-        errors=JudgeErrors(
-            sensitivity=CountedShare(hits=errors.sensitivity.right, of=errors.sensitivity.of),
-            specificity=CountedShare(hits=errors.specificity.right, of=errors.specificity.of),
-        ),
-    )
+    return MeasuredJudge(name=f"{calibration.provider}:{calibration.model}", errors=errors)
 
 
 async def _report(
@@ -289,7 +281,7 @@ async def _report(
         if place.screened is not None and request.cheap is None:
             screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
             found.add_screened(one for one in screened if options.service in (None, one.service))
-        if request.by is ReportDimension.SOURCE:
+        if request.by == "source":
             notices.append(await _collect_sources(place, scope, found))
         if ahead := await _ahead(place.index, options, times):
             notices.append(
@@ -583,8 +575,9 @@ def _of_file(name: str) -> _Read | None:
             info = transcripts.evaluator(evaluator or None)
             found = [ComparedAnswer.of_judged(each) for each in transcripts.of(info)]
         return _Read(name=f"{file.name}#{info.name}", answers=found)
-    if file.is_file() and holds_judged(file):
-        return _Read(name=path, answers=[ComparedAnswer.of_judged(each) for each in read_judged(file)])
+    if file.is_file() and holds_report(file):
+        found = [ComparedAnswer.of_judged(read_line(line).judged) for line in report_lines(file)]
+        return _Read(name=path, answers=found)
     if not file.exists():
         raise InputError(f"there is no file {path!r}")
     if file.is_file() and not holds_traces(path):
@@ -646,38 +639,8 @@ async def _claims(source: AnswerSource, key: AnswerKey, metric: str) -> dict[str
 
 
 def print_comparison(found: VersionComparison) -> None:
-    """Print the differences, the answers that changed most, and what could not be compared."""
-    console = open_console()
-    for letter, name, number, judges in zip("AB", found.names, found.answers, found.judges, strict=True):
-        by = f", judged by {', '.join(judge or NONE for judge in judges)}" if judges else ""
-        console.print(f"{letter}  {one_line(name)}", soft_wrap=True, style="bold")
-        print_indented(console, 3, f"{many(number, 'answer')}{one_line(by)}")
-    print_indented(console, 0, matched(found))
-    for group, metrics in found.groups.items():
-        for metric in metrics:
-            console.print()
-            _print_metric(console, metric, f"{group}: " if group else "")
-    flips = sum(one.is_flip for one in found.changes)
-    if found.changes:
-        more = f"; the {SHOWN} largest:" if len(found.changes) > SHOWN else ":"
-        console.print(f"\nchanged: {len(found.changes):,}, of which {flips:,} turn{more}")
-    for one in found.changes[:SHOWN]:
-        console.print(f"  {one_line(title(one))}", soft_wrap=True)
-        if one.question:
-            print_indented(console, 4, one_line(one.question))
-        print_indented(console, 4, f"{one.metric}  {scores(one)}")
-        for claim in one.claims:
-            print_indented(console, 6, f"{claim_labels(claim)}: {one_line(claim.text)}")
-    if found.notices:
-        console.print("\nNote", style="bold")
-    for notice in found.notices:
-        print_indented(console, 2, one_line(sentence(notice)))
+    """Print the comparison as its comment says it, with tables as a terminal draws them."""
+    from rich.markdown import Markdown
 
-
-def _print_metric(console: Console, metric: MetricComparison, group: str) -> None:
-    console.print(one_line(f"{group}{metric.metric}"), soft_wrap=True, style="bold")
-    console.print(f"{'':<20}{'A':>8}{'B':>8}{'B - A':>9}   95 % interval", style="dim")
-    for what, *cells in rows(metric):
-        first, second, change, interval, verdict = cells
-        console.print(f"{f'  {what}':<20}{first:>8}{second:>8}{change:>9}   {interval:<17}{verdict}")
-    print_indented(console, 2, counted(metric))
+    text = comparison_as_markdown(found).replace("@\u200b", "@")  # nobody is mentioned in a terminal
+    open_console().print(Markdown(printable(text)))

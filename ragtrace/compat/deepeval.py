@@ -21,10 +21,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
@@ -41,7 +41,6 @@ from ragtrace.compat.tool import (
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
-    CompatStatus,
     Direction,
     Intermediate,
     Part,
@@ -371,17 +370,8 @@ class _Version:
     read_verdicts: Callable[[VerdictForm, JsonObject], tuple[Item, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
-    """A metric's result before the request for a reason."""
-
-    score: float
-    explanation: str
-    findings: tuple[str, ...] = ()
-    """The material of the reason."""
-    verdicts: tuple[Verdict, ...] = ()
-    chunk_verdicts: tuple[ChunkVerdict, ...] = ()
-    truths: tuple[str, ...] = ()
+_Reading: TypeAlias = tuple[ToolRun, Sequence[str]]
+"""A metric's result, and the findings that a reason is asked for with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,7 +391,8 @@ class _Asking:
 
     async def reason(self, metric: str, reading: _Reading) -> str | None:
         """Ask for a reason, as deepeval does by default: if the reply is unreadable, there is no score."""
-        prompt = _reason_prompt(metric.replace("_", " "), reading.score, reading.findings)
+        run, findings = reading
+        prompt = _reason_prompt(metric.replace("_", " "), run.score or 0.0, findings)
         reply = await self.text("reason", prompt)
         said = self.read("reason", reply, partial(field_of, name="reason"))
         return said if isinstance(said, str) or said is None else json.dumps(said, ensure_ascii=False)
@@ -418,8 +409,8 @@ class _Asking:
             return len(listed)
         raise DeepEvalUnreadable(f"the reply to `{step}`: its field `{step}` is no list")
 
-    def score(self, metric: str, words: Sequence[Judged]) -> float:
-        """Score the words under the version's rule, which always returns a number."""
+    def scored(self, metric: str, words: Sequence[Judged], explanation: str, **more: Any) -> ToolRun:
+        """Return the result of the version's rule on these words; ``more`` are further fields."""
         found = score(
             metric,
             self.version.profile,
@@ -427,8 +418,7 @@ class _Asking:
             strict_mode=self.options.strict_mode,
             penalize_ambiguous_claims=self.options.penalize_ambiguous_claims,
         )
-        assert found.raw is not None
-        return found.raw
+        return ToolRun.of(found, explanation, **more)
 
 
 async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
@@ -442,47 +432,48 @@ async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     truths = asking.read("truths", truths_reply, partial(field_of, name="truths"))
     claims = asking.read("claims", claims_reply, partial(field_of, name="claims"))
     claimed, _ = asking.size("claims", claims), asking.size("truths", truths)
+    made = Intermediate(truths=_texts(truths), truths_limit=limit) if _texts(truths) else None
     if not claimed:
-        nothing = asking.score("faithfulness", [])
-        explanation = "the answer claims nothing, and nothing is all faithful"
-        return _Reading(score=nothing, explanation=explanation, truths=_texts(truths))
+        said = "the answer claims nothing, and nothing is all faithful"
+        return asking.scored("faithfulness", [], said, intermediate=made), ()
     prompt = _claim_verdicts_prompt(claims, _joined(truths), unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
     passing = {Word.YES} if asking.options.penalize_ambiguous_claims else {Word.YES, Word.BORDERLINE}
-    return _Reading(
-        score=asking.score("faithfulness", _words(items)),
-        explanation=_summary(items, passing, "verdicts agree with the context"),
-        findings=_reasons(items, set(Word) - passing),
+    run = asking.scored(
+        "faithfulness",
+        _words(items),
+        _summary(items, passing, "verdicts agree with the context"),
         verdicts=_verdicts(claims, items, _CLAIM_LABELS),
-        truths=_texts(truths),
+        intermediate=made,
     )
+    return run, _reasons(items, set(Word) - passing)
 
 
 async def _answer_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     reply = await asking.text("statements", _statements_prompt(record.answer or ""))
     stated = asking.read("statements", reply, _list_of_statements)
     if not stated:
-        nothing = asking.score("answer_relevance", [])
-        return _Reading(score=nothing, explanation="the answer states nothing, and nothing is all relevant")
+        said = "the answer states nothing, and nothing is all relevant"
+        return asking.scored("answer_relevance", [], said), ()
     prompt = _answer_verdicts_prompt(record.question or "", stated, unsure=asking.version.unsure)
     items = await asking.items(prompt, VerdictForm(words=TERNARY))
-    passing = {Word.YES, Word.BORDERLINE}
-    return _Reading(
-        score=asking.score("answer_relevance", _words(items)),
-        explanation=_summary(items, passing, "statements are relevant to the question"),
-        findings=_reasons(items, {Word.NO}),
+    run = asking.scored(
+        "answer_relevance",
+        _words(items),
+        _summary(items, {Word.YES, Word.BORDERLINE}, "statements are relevant to the question"),
         verdicts=_verdicts(stated, items, _RELEVANCE_LABELS),
     )
+    return run, _reasons(items, {Word.NO})
 
 
 async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
     prompt = _chunk_verdicts_prompt(record.question or "", record.reference or "", contexts_of(record))
     form = VerdictForm(words=BINARY, reason_required=True, free_word=lambda said: said.strip().lower())
     items = await asking.items(prompt, form)
-    return _Reading(
-        score=asking.score("context_precision", _words(items)),
-        explanation=_summary(items, {Word.YES}, "verdicts find the chunk useful"),
-        findings=_reasons(items, BINARY),
+    run = asking.scored(
+        "context_precision",
+        _words(items),
+        _summary(items, {Word.YES}, "verdicts find the chunk useful"),
         chunk_verdicts=tuple(
             ChunkVerdict(
                 chunk_id=chunk.id, rank=chunk.rank, label=_label(item, _RELEVANCE_LABELS), reason=item.reason
@@ -490,16 +481,14 @@ async def _context_precision(record: RagRecord, asking: _Asking) -> _Reading:
             for chunk, item in zip(record.chunks, items, strict=False)
         ),
     )
+    return run, _reasons(items, BINARY)
 
 
 async def _context_recall(record: RagRecord, asking: _Asking) -> _Reading:
     prompt = _recall_verdicts_prompt(record.reference or "", contexts_of(record))
     items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True, free_word=str.lower))
-    return _Reading(
-        score=asking.score("context_recall", _words(items)),
-        explanation=_summary(items, {Word.YES}, "sentences of the reference are in the context"),
-        findings=_reasons(items, BINARY),
-    )
+    said = _summary(items, {Word.YES}, "sentences of the reference are in the context")
+    return asking.scored("context_recall", _words(items), said), _reasons(items, BINARY)
 
 
 async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
@@ -512,26 +501,28 @@ async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     reader = partial(asking.version.read_verdicts, form)
     by_chunk = [asking.read("ctx_verdicts", reply, reader) for reply in replies]
     items = tuple(item for of_chunk in by_chunk for item in of_chunk)
-    return _Reading(
-        score=asking.score("context_relevance", [_words(of_chunk) for of_chunk in by_chunk]),
-        explanation=_summary(items, {Word.YES}, "statements of the context are relevant to the question"),
-        findings=_reasons(items, {Word.NO}),
+    run = asking.scored(
+        "context_relevance",
+        [_words(of_chunk) for of_chunk in by_chunk],
+        _summary(items, {Word.YES}, "statements of the context are relevant to the question"),
         chunk_verdicts=tuple(
             ChunkVerdict(chunk_id=chunk.id, rank=chunk.rank, label=_label_of_all(of_chunk))
             for chunk, of_chunk in zip(record.chunks, by_chunk, strict=True)
         ),
     )
+    return run, _reasons(items, {Word.NO})
 
 
 async def _hallucination(record: RagRecord, asking: _Asking) -> _Reading:
     prompt = _context_verdicts_prompt(record.answer or "", contexts_of(record))
     items = await asking.items(prompt, VerdictForm(words=BINARY, reason_required=True))
-    return _Reading(
-        score=asking.score("hallucination", _words(items)),
-        explanation=_summary(items, {Word.NO}, "chunks are contradicted by the answer"),
-        findings=_reasons(items, BINARY),
+    run = asking.scored(
+        "hallucination",
+        _words(items),
+        _summary(items, {Word.NO}, "chunks are contradicted by the answer"),
         verdicts=_verdicts_on_answer(record, items),
     )
+    return run, _reasons(items, BINARY)
 
 
 _CLAIM_LABELS = {
@@ -644,16 +635,7 @@ def _metric(
             reason = await asking.reason(name, reading) if options.include_reason else None
         except DeepEvalUnreadable as exc:
             return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
-        made = Intermediate(truths=reading.truths, truths_limit=options.truths_extraction_limit)
-        return ToolRun(
-            status=CompatStatus.OK,
-            score=reading.score,
-            explanation=reading.explanation,
-            verdicts=reading.verdicts,
-            chunk_verdicts=reading.chunk_verdicts,
-            reason=reason,
-            intermediate=made if reading.truths else None,
-        )
+        return replace(reading[0], reason=reason)
 
     return ToolMetric(metric=name, profile=version.profile, needs=needs, run=run, direction=direction)
 

@@ -46,7 +46,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, Metric, SamplingParameters
-from ragtrace.scoring import Judged, ProfileScore, canonical, score, scored_metrics
+from ragtrace.scoring import PROFILES, Judged, ProfileScore, canonical, score, scored_metrics
 from ragtrace.text import in_words
 
 
@@ -167,8 +167,6 @@ class ToolMetric:
     run: Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
     """Measures the record like the tool: the same calls in the same order, sequentially."""
     direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-    """The default threshold; 0.5 if the tool has none."""
 
 
 AS_DATA = (
@@ -200,9 +198,6 @@ def missing_parts(record: RagRecord, needs: tuple[Part, ...]) -> str:
     }
     return " and ".join(part.value for part in needs if not there[part])
 
-
-PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""The profiles besides ragtrace's own."""
 
 _MODULES = ("ragas", "deepeval", "promptfoo", "rag_evals")
 
@@ -349,7 +344,7 @@ def _why_no_score(compat: Compat) -> SkipReason | None:
 
 def _threshold(tool: ToolMetric, options: ToolOptions) -> float:
     if not (options.strict_mode and tool.profile.startswith("deepeval")):
-        return tool.threshold
+        return 0.5
     return 1.0 if tool.direction is Direction.HIGHER_IS_BETTER else 0.0
 
 

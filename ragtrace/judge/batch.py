@@ -16,17 +16,15 @@ import hashlib
 import json
 import sqlite3
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import BytesIO
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
-
-from pydantic import BaseModel, ValidationError
 
 from ragtrace.errors import (
     ConfigError,
@@ -46,15 +44,12 @@ from ragtrace.judge.endpoint import (
     raise_rejection,
 )
 from ragtrace.judge.layers import CallRequest, JudgeCall, JudgeLayer, document_of, layer_of
-from ragtrace.judge.openai import OpenAICompatibleJudge, dialect_at
-from ragtrace.judge.spec import MOST_REQUESTS, BatchSettings, JudgeSettings
+from ragtrace.judge.openai import LanguageModelJudge
+from ragtrace.judge.spec import BatchSettings, JudgeSettings
 from ragtrace.model import Usage
 from ragtrace.ports import Clock, Judge
 from ragtrace.process import SystemClock
 from ragtrace.sql import SqliteForm, is_busy, open_private
-
-if TYPE_CHECKING:
-    import openai
 
 T = TypeVar("T")
 
@@ -81,19 +76,18 @@ CREATE TABLE batch (
     key TEXT PRIMARY KEY, planned_at_s INTEGER NOT NULL, file_id TEXT, batch_id TEXT,
     has_ended INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 CREATE TABLE request (
-    id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
+    id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE) WITHOUT ROWID;
 CREATE INDEX request_batch ON request (batch);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616762,  # "ragb"
-    steps=(_SCHEMA,),
+    schema=_SCHEMA,
     # two processes with the same requests would both pay
     pragmas=("locking_mode = EXCLUSIVE", "foreign_keys = ON"),
     busy_s=0,
 )
 _KEPT_S: Final = 30 * 86_400
 """Batch files expire after this time (https://platform.openai.com/docs/api-reference/files/create)."""
-_TAKEN_AT_ONCE: Final = 500
 
 
 class BatchJudge(JudgeLayer):
@@ -101,28 +95,20 @@ class BatchJudge(JudgeLayer):
 
     least_timeout_s = 3 * 86_400.0
     """A batch may take a day, after waiting for a full queue at the provider."""
-    most_at_once = MOST_REQUESTS
 
     def __init__(self, judge: Judge, lane: BatchLane) -> None:
         super().__init__(judge)
-        self._lane = lane
-
-    def unfinished(self) -> tuple[int, int]:
-        """Count the batches that are pending at the provider, and their requests."""
-        return self._lane.log.unfinished()
-
-    def forget(self) -> None:
-        """Forget the delivered replies; call it when a run has ended and its results are stored."""
-        self._lane.log.forget_taken()
+        self.lane = lane
 
     async def aclose(self) -> None:
         """Stop polling. Batches continue at the provider."""
-        await self._lane.aclose()
+        await self.lane.aclose()
 
 
-def batches_of(judge: Judge) -> BatchJudge | None:
-    """Return the layer that sends a judge's requests in batches, if there is one."""
-    return layer_of(judge, BatchJudge)
+def batches_of(judge: Judge) -> BatchLog | None:
+    """Return the log of the batches in which a judge's requests are sent, if they are."""
+    layer = layer_of(judge, BatchJudge)
+    return layer.lane.log if layer else None
 
 
 def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
@@ -132,23 +118,21 @@ def open_batch_judge(settings: JudgeSettings, access: Access) -> Judge:
         ConfigError: the settings, or the log of the batches, cannot be used.
     """
     assert settings.batches is not None
-    who = f"judge {settings.argument} at {access.host}"
     # requests of the same model, parameters and endpoint can use one another's replies
-    shared = "|".join(filter(None, (access.place.url, settings.argument, settings.parameters)))
+    shared = "|".join(filter(None, (access.url, settings.argument, settings.parameters)))
     lane = BatchLane(
-        api=BatchApi.of(access, who=who, timeout_s=_TRANSFER_TIMEOUT_S),
+        api=BatchApi(access, who=f"judge {settings.argument} at {access.host}"),
         log=BatchLog(settings.batches.path_of(shared)),
         settings=settings.batches,
     )
-    judge = OpenAICompatibleJudge(settings, access, dialect=dialect_at(access), instead=lane.post)
-    return BatchJudge(judge, lane)
+    return BatchJudge(LanguageModelJudge(settings, access, instead=lane.post), lane)
 
 
 class BatchLane:
     """Sends posted requests in batches and returns their replies.
 
-    Only the failure of a single request is ``JudgeUnavailable``: a retry is a new request, which is paid for
-    again.
+    After the provider's queue was full, batches are half as large, and one at a time is under way. Only the
+    failure of a single request is ``JudgeUnavailable``: a retry is a new request, which is paid for again.
     """
 
     def __init__(
@@ -158,16 +142,18 @@ class BatchLane:
         self._api = api
         self._settings = settings
         self._sleep = sleep
-        self._limiter = _SubmissionLimiter(settings, sleep)
+        self._room = settings.most_requests
+        """The limit of requests per batch."""
+        self._backoff = Backoff(first_wait_s=settings.poll_s, longest_wait_s=_LONGEST_PAUSE_S)
+        self._refusals = 0
+        """Since the last batch that succeeded."""
         self._draws = lru_cache(_DRAWS_KNOWN)(lambda _digest: count())
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
-        self._held: deque[_Waiting] = deque()
-        """Requests that did not fit into the last batch."""
+        self._waiting: deque[_Waiting] = deque()
+        self._is_news = asyncio.Event()
         self._outcomes: OrderedDict[str, asyncio.Future[_Outcome]] = OrderedDict()
         """The outcomes of pending batches, and of the last ones that ended."""
-        self._promised: set[asyncio.Future[Any]] = set()
         self._work: asyncio.Task[None] | None = None
-        self._is_ready = asyncio.Event()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def post(self, path: str, call: JudgeCall) -> Any:
         """Send a request in a batch; return the JSON of its reply.
@@ -184,15 +170,12 @@ class BatchLane:
         # a repeated request gets a reply of its own, as from a live judge
         name = f"{digest}-{next(self._draws(digest))}"
         line = {"custom_id": name, "method": "POST", "url": _ROUTE, "body": json.loads(call.asked.document)}
-        await self._at_work()
         outcome: _Outcome = None
         while outcome is None:
-            sent = self.log.batch_of(name)
+            sent: _Planned | _Outcome = self.log.batch_of(name)
             if sent is None:  # queue it, and wait until it is sent
-                placed = self._promise()
                 # ASCII: some line readers split at U+2028
-                self._queue.put_nowait(_Waiting(name, json.dumps(line).encode() + b"\n", placed))
-                sent = await placed
+                sent = await self._queued(_Waiting(name, json.dumps(line).encode() + b"\n", _promise()))
             outcome = await asyncio.shield(self._followed(sent)) if isinstance(sent, _Planned) else sent
         if isinstance(outcome, _Failure):
             call.stayed()  # nobody worked on its batch
@@ -202,66 +185,76 @@ class BatchLane:
 
     async def aclose(self) -> None:
         """Stop polling. Batches continue at the provider."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+        tasks = [*self._under_way, *([self._work] if self._work else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self.log.close()
         await self._api.aclose()
 
-    def _promise(self) -> asyncio.Future[Any]:
-        promised: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._promised.add(promised)
-        promised.add_done_callback(self._promised.discard)
-        return promised
-
-    async def _at_work(self) -> None:
-        if self._work is None:
+    async def _queued(self, waiting: _Waiting) -> _Planned | _Failure | None:
+        if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._run())
-        if self._work.done():
-            self._work.result()
-        await self._is_ready.wait()
+        self._waiting.append(waiting)
+        self._is_news.set()
+        return await waiting.placed
 
     async def _run(self) -> None:
         try:
-            async with asyncio.TaskGroup() as self._tasks:
-                self._is_ready.set()
-                while True:
-                    group = await self._gathered()
-                    await self._limiter.turn()
-                    room = self._limiter.room
-                    self._held.extendleft(reversed(group[room:]))
-                    self._tasks.create_task(self._send(group[:room]))
-        except BaseException as exc:
-            for promise in [*self._promised]:  # nothing else would resolve them
-                promise.cancel() if isinstance(exc, asyncio.CancelledError) else promise.set_exception(exc)
-            raise
+            while True:
+                await self._quiet()
+                # since the queue was full, one at a time
+                while self._room < self._settings.most_requests and self._under_way:
+                    await asyncio.wait(self._under_way)
+                if self._refusals:
+                    await self._sleep(self._backoff.own_wait_s(self._refusals - 1))
+                if group := self._group():
+                    self._start(self._send(group), *(waiting.placed for waiting in group))
+        finally:
+            for waiting in self._waiting:
+                waiting.placed.cancel()
 
-    async def _gathered(self) -> list[_Waiting]:
-        """Collect requests until no new one arrives or the batch is full."""
-        group: list[_Waiting] = []
-        size = 0
+    async def _quiet(self) -> None:
+        """Wait until there are requests, and no new one arrives or the batch is full."""
         quiet_s = min(_LONGEST_QUIET_S, self._settings.poll_s)
-        while len(group) < self._limiter.room:
+        while len(self._waiting) < self._room:
+            self._is_news.clear()
             try:
-                async with asyncio.timeout(quiet_s if group else None):
-                    each = self._held.popleft() if self._held else await self._queue.get()
+                async with asyncio.timeout(quiet_s if self._waiting else None):
+                    await self._is_news.wait()
             except TimeoutError:
                 break
-            size += len(each.line)
-            if group and size > self._settings.most_bytes:
-                self._held.appendleft(each)
+
+    def _group(self) -> list[_Waiting]:
+        """Return the next requests, as many as fit into a batch."""
+        group: list[_Waiting] = []
+        left = self._settings.most_bytes
+        while self._waiting and len(group) < self._room:
+            left -= len(self._waiting[0].line)
+            if group and left < 0:
                 break
-            group.append(each)
+            waiting = self._waiting.popleft()
+            if not waiting.placed.done():
+                group.append(waiting)
         return group
 
+    def _start(self, work: Coroutine[Any, Any, None], *promises: asyncio.Future[Any]) -> None:
+        """Begin a task. If it ends by an error, so do those who wait for these promises."""
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._under_way.discard(task)
+            error = None if task.cancelled() else task.exception()
+            for promise in promises:
+                if not promise.done():
+                    promise.set_exception(error) if error else promise.cancel()
+
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(end)
+
     async def _send(self, group: Sequence[_Waiting]) -> None:
-        placed: _Planned | _Failure | None = None
-        try:
-            group = [waiting for waiting in group if not waiting.placed.done()]
-            if group:
-                placed = await self._placed(group)
-        finally:
-            self._limiter.leave()
+        placed = await self._placed(group)
         for waiting in group:
             waiting.resolve(placed)
 
@@ -284,7 +277,7 @@ class BatchLane:
         self._followed(planned)
         return planned
 
-    async def _created(self, planned: _Planned, file_id: str) -> Batch:
+    async def _created(self, planned: _Planned, file_id: str) -> JsonObject:
         """Create a batch exactly once: after an unclear failure, look it up here or in the next run."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -300,7 +293,7 @@ class BatchLane:
         what = "it did not confirm the batch; the next run looks it up"
         raise JudgeTimeout(f"{self._api.who}: {what}", usage=_NOTHING)
 
-    async def _found(self, planned: _Planned) -> Batch | None:
+    async def _found(self, planned: _Planned) -> JsonObject | None:
         file_id = planned.file_id
         if file_id is None:  # without a file there is no batch
             return None
@@ -310,23 +303,23 @@ class BatchLane:
         )
 
     def _refused(self, planned: _Planned) -> _Failure | None:
-        """Schedule the batch's requests again in smaller batches, up to the limit of tries."""
-        self._limiter.refuse(self.log.drop(planned))
-        if self._limiter.refusals < _ATTEMPTS:
+        """Have the batch's requests sent again in smaller batches, up to the limit of tries."""
+        self._room = max(1, min(self._room, self.log.drop(planned)) // 2)
+        self._refusals += 1
+        if self._refusals < _ATTEMPTS:
             self._settings.tell("the provider's queue of batches is full: smaller ones follow, one at a time")
             return None
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
         failure = _Failure(JudgeTimeout, f"{self._api.who}: {what}")
-        while self._held or not self._queue.empty():  # every one of them would wait as long
-            (self._held.popleft() if self._held else self._queue.get_nowait()).resolve(failure)
+        while self._waiting:  # every one of them would wait as long
+            self._waiting.popleft().resolve(failure)
         return failure
 
     def _followed(self, planned: _Planned) -> asyncio.Future[_Outcome]:
         outcome = self._outcomes.get(planned.key)
         if outcome is None:
-            outcome = self._outcomes[planned.key] = self._promise()
-            self._limiter.enter()
-            self._tasks.create_task(self._follow(planned, outcome))
+            outcome = self._outcomes[planned.key] = _promise()
+            self._start(self._follow(planned, outcome), outcome)
         return outcome
 
     async def _follow(self, planned: _Planned, outcome: asyncio.Future[_Outcome]) -> None:
@@ -334,8 +327,6 @@ class BatchLane:
             ended = await self._ended(planned)
         except JudgeError as exc:
             ended = _Failure.of(exc)
-        finally:
-            self._limiter.leave()
         outcome.set_result(ended)
         if not isinstance(ended, _Replies):
             del self._outcomes[planned.key]
@@ -351,37 +342,40 @@ class BatchLane:
             if found is None:
                 self.log.drop(planned)
                 return None
-            batch_id = found.id
+            batch_id = str(found.id)
             planned = self.log.note(planned, batch_id=batch_id)
         last_status = ""
         while True:
             batch = await self._patiently(partial(self._api.retrieve, batch_id))
             if batch.status != last_status:
-                self._settings.tell(f"batch {batch_id}: {batch.progress}")
+                self._settings.tell(f"batch {batch_id}: {_progress(batch)}")
                 last_status = batch.status
             if batch.status in _ENDED:
                 break
             await self._sleep(self._settings.poll_s)
-        if batch.met_a_full_queue:
+        if batch.status != "failed":
+            return await self._answers(planned, batch)
+        faults = _faults(batch)
+        if any(fault.code == "token_limit_exceeded" for fault in faults):
             return self._refused(planned)
-        if batch.status == "failed":
-            self.log.drop(planned)
-            what = f"the batch {batch_id} was turned down: {batch.complaint}"
-            return _Failure(JudgeRefused, f"{self._api.who}: {what}")
-        return await self._answers(planned, batch)
+        self.log.drop(planned)
+        # their messages may quote a prompt
+        why = ", ".join(f"{fault.code} (line {fault.line})" for fault in faults[:3]) or "no reason was given"
+        what = f"the batch {batch_id} was turned down: {why}"
+        return _Failure(JudgeRefused, f"{self._api.who}: {what}")
 
-    async def _answers(self, planned: _Planned, batch: Batch) -> _Outcome:
+    async def _answers(self, planned: _Planned, batch: JsonObject) -> _Outcome:
         lines: dict[str, JsonObject] = {}
         for file_id in filter(None, (batch.error_file_id, batch.output_file_id)):
             try:
-                replies = await self._patiently(partial(self._api.lines, file_id))
+                replies = await self._patiently(partial(self._api.lines, str(file_id)))
             except RequestRejected:
                 self.log.drop(planned)
                 self._settings.tell(f"batch {batch.id}: its files have expired, its requests are sent again")
                 return None
             lines |= {reply.custom_id: reply for reply in replies if isinstance(reply.custom_id, str)}
         self.log.note(planned, has_ended=1)
-        self._limiter.refusals = 0
+        self._refusals = 0
         return _Replies(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -394,45 +388,8 @@ class BatchLane:
         return await call()
 
 
-class _SubmissionLimiter:
-    """Limits what is sent at once: after the provider's queue was full, half as much, one batch at a time."""
-
-    def __init__(self, settings: BatchSettings, sleep: Sleep) -> None:
-        self.room = settings.most_requests
-        """The limit of requests per batch."""
-        self.refusals = 0
-        """Refusals since the last batch that succeeded."""
-        self._backoff = Backoff(first_wait_s=settings.poll_s, longest_wait_s=_LONGEST_PAUSE_S)
-        self._sleep = sleep
-        self._was_full = False
-        self._under_way = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
-
-    async def turn(self) -> None:
-        """Wait until another batch may be sent, and count it."""
-        if self._was_full:
-            await self._is_idle.wait()
-        if self.refusals:
-            await self._sleep(self._backoff.own_wait_s(self.refusals - 1))
-        self.enter()
-
-    def enter(self) -> None:
-        """Count a pending batch."""
-        self._under_way += 1
-        self._is_idle.clear()
-
-    def leave(self) -> None:
-        """Stop counting a batch."""
-        self._under_way -= 1
-        if not self._under_way:
-            self._is_idle.set()
-
-    def refuse(self, requests: int) -> None:
-        """Lower the limit after a batch of this size was refused."""
-        self.room = max(1, min(self.room, requests) // 2)
-        self.refusals += 1
-        self._was_full = True
+def _promise() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
 
 
 class _Waiting(NamedTuple):
@@ -498,86 +455,38 @@ class QueueFull(Exception):
     """The account's limit of enqueued batch tokens is reached."""
 
 
-class _Fault(BaseModel):
-    code: str | None = None
-    line: int | None = None
+def _faults(batch: JsonObject) -> list[JsonObject]:
+    """Return what the provider says is wrong with a batch's file."""
+    listed = batch.errors.data if isinstance(batch.errors, JsonObject) else None
+    return [each for each in listed or () if isinstance(each, JsonObject) and each.code]
 
 
-class _Faults(BaseModel):
-    data: list[_Fault] | None = None
+def _progress(batch: JsonObject) -> str:
+    """Describe the progress of a batch for people."""
+    counts = batch.request_counts
+    if not isinstance(counts, JsonObject) or not counts.total:
+        return str(batch.status)
+    return f"{batch.status}, {counts.completed} of {counts.total} done"
 
 
-class _Counts(BaseModel):
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-
-
-class Batch(BaseModel):
-    """A batch, as the provider describes it."""
-
-    id: str
-    status: str
-    input_file_id: str | None = None
-    created_at: int = 0
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    errors: _Faults | None = None
-    request_counts: _Counts | None = None
-    metadata: dict[str, str] | None = None
-
-    @property
-    def met_a_full_queue(self) -> bool:
-        """Whether the provider rejected the batch because too many tokens are enqueued."""
-        return self.status == "failed" and any(fault.code == "token_limit_exceeded" for fault in self._faults)
-
-    @property
-    def progress(self) -> str:
-        """Describe the progress for people."""
-        counts = self.request_counts
-        if counts is None or not counts.total:
-            return self.status
-        failed = f", {counts.failed} failed" if counts.failed else ""
-        return f"{self.status}, {counts.completed} of {counts.total} done{failed}"
-
-    @property
-    def complaint(self) -> str:
-        """List the faults of its file by code and line; their messages may quote a prompt."""
-        faults = [f"{at.code}{f' (line {at.line})' if at.line else ''}" for at in self._faults if at.code]
-        return ", ".join(faults[:3]) or "no reason was given"
-
-    @property
-    def _faults(self) -> list[_Fault]:
-        return (self.errors and self.errors.data) or []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchApi:
     """Files and batches of one endpoint (https://platform.openai.com/docs/api-reference/batch)."""
 
-    endpoint: Endpoint
-    downloads: Endpoint
-    """The same endpoint, for replies of the size of a file."""
-    who: str
-    """The judge and its endpoint, for error messages."""
-
-    @classmethod
-    def of(cls, access: Access, *, who: str, timeout_s: float) -> BatchApi:
-        """Open the API of an endpoint. ``timeout_s`` is for one transfer.
+    def __init__(self, access: Access, *, who: str, timeout_s: float = _TRANSFER_TIMEOUT_S) -> None:
+        """``who`` is the judge and its endpoint, for error messages; ``timeout_s`` is for one transfer.
 
         Raises:
             ConfigError: the environment's proxy cannot be used.
         """
-        return cls(
-            endpoint=Endpoint(access, timeout_s=timeout_s, who=who),
-            downloads=Endpoint(access, timeout_s=timeout_s, who=who, most_bytes=_MOST_RESULTS_BYTES),
-            who=who,
-        )
+        self.who = who
+        self._endpoint = Endpoint(access, timeout_s=timeout_s, who=who)
+        # for replies of the size of a file
+        self._downloads = Endpoint(access, timeout_s=timeout_s, who=who, most_bytes=_MOST_RESULTS_BYTES)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.endpoint.aclose()
-        await self.downloads.aclose()
+        await self._endpoint.aclose()
+        await self._downloads.aclose()
 
     async def upload(self, lines: bytes) -> str:
         """Upload a file of requests; return its id.
@@ -586,60 +495,60 @@ class BatchApi:
             JudgeError: the upload failed.
         """
         file = ("ragtrace.jsonl", lines, "application/jsonl")
-        uploaded = await self._json(
+        uploaded = await self._named(
             "/files", lambda client: client.files.with_raw_response.create(file=file, purpose="batch")
         )
-        if not isinstance(uploaded.id, str):
-            raise JudgeNonsense(f"{self.who}: the reply to an uploaded file has no id", usage=_NOTHING)
-        return uploaded.id
+        return str(uploaded.id)
 
-    async def create(self, file_id: str, key: str) -> Batch:
+    async def create(self, file_id: str, key: str) -> JsonObject:
         """Create a batch from an uploaded file.
 
         Raises:
             QueueFull: the account's queue of batches is full.
             JudgeError: not created; after ``JudgeUnavailable`` and ``JudgeTimeout`` it may exist.
         """
-        created = await self._json(
+        return await self._named(
             "/batches",
             lambda client: client.batches.with_raw_response.create(
                 input_file_id=file_id, endpoint=_ROUTE, completion_window="24h", metadata={_OUR_KEY: key}
             ),
         )
-        return self._batch(created)
 
-    async def retrieve(self, batch_id: str) -> Batch:
+    async def retrieve(self, batch_id: str) -> JsonObject:
         """Fetch the state of a batch.
 
         Raises:
             JudgeError: the request failed.
         """
-        found = await self._json(
+        return await self._named(
             f"/batches/{batch_id}", lambda client: client.batches.with_raw_response.retrieve(batch_id)
         )
-        return self._batch(found)
 
-    async def find(self, *, file_id: str, key: str, since_s: int) -> Batch | None:
+    async def find(self, *, file_id: str, key: str, since_s: int) -> JsonObject | None:
         """Find the batch with this file or this key among those created since ``since_s``.
 
         Raises:
             JudgeError: the request failed.
         """
-
-        def listed(client: openai.AsyncOpenAI, after: Mapping[str, Any]) -> Awaitable[Any]:
-            return client.batches.with_raw_response.list(limit=_PAGE, **after)
-
         after: Mapping[str, Any] = {}
         while True:
-            page = await self._json("/batches", partial(listed, after=after))
-            batches = [self._batch(item) for item in page.data or ()]
-            for batch in batches:
-                if batch.input_file_id == file_id or (batch.metadata or {}).get(_OUR_KEY) == key:
-                    return batch
+            content = await self._fetch(
+                "/batches",
+                lambda client, after=after: client.batches.with_raw_response.list(limit=_PAGE, **after),  # type: ignore[misc]
+                by=self._endpoint,
+            )
+            page = _object_of(content)
+            listed = page.data if page is not None else None
+            if page is None or not isinstance(listed, list) or not all(map(_is_named, listed)):
+                raise JudgeNonsense(f"{self.who}: the reply is no list of batches", usage=_NOTHING)
+            for batch in listed:
+                told = batch.metadata.get(_OUR_KEY) if isinstance(batch.metadata, JsonObject) else None
+                if batch.input_file_id == file_id or told == key:
+                    return JsonObject(batch)
             # the newest come first
-            if not page.has_more or not batches or batches[-1].created_at < since_s:
+            if not page.has_more or not listed or (listed[-1].created_at or 0) < since_s:
                 return None
-            after = {"after": batches[-1].id}
+            after = {"after": listed[-1].id}
 
     async def lines(self, file_id: str) -> Sequence[JsonObject]:
         """Download a file of replies. Lines that are no JSON object are skipped.
@@ -651,37 +560,26 @@ class BatchApi:
         content = await self._fetch(
             f"/files/{file_id}/content",
             lambda client: client.files.with_raw_response.content(file_id),
-            by=self.downloads,
+            by=self._downloads,
         )
         # line by line: a file of nothing but line breaks would make a huge list
         read = (_object_of(line) for line in BytesIO(content))
         return [line for line in read if line is not None]
 
-    def _batch(self, value: Any) -> Batch:
-        try:
-            return Batch.model_validate(value)
-        except ValidationError:
-            raise JudgeNonsense(f"{self.who}: the reply is no batch", usage=_NOTHING) from None
-
-    async def _json(self, path: str, send: Callable[[openai.AsyncOpenAI], Awaitable[Any]]) -> JsonObject:
-        document = _object_of(await self._fetch(path, send, by=self.endpoint))
-        if document is None:
-            raise JudgeNonsense(f"{self.who}: {path} answers no JSON object", usage=_NOTHING)
+    async def _named(self, path: str, send: Callable[[Any], Awaitable[Any]]) -> JsonObject:
+        document = _object_of(await self._fetch(path, send, by=self._endpoint))
+        if document is None or not _is_named(document):
+            raise JudgeNonsense(f"{self.who}: {path} answers no object with an id", usage=_NOTHING)
         return document
 
-    async def _fetch(
-        self, path: str, send: Callable[[openai.AsyncOpenAI], Awaitable[Any]], *, by: Endpoint
-    ) -> bytes:
-        async def sent(client: openai.AsyncOpenAI) -> bytes:
-            response: bytes = (await send(client)).content
-            return response
-
+    async def _fetch(self, path: str, send: Callable[[Any], Awaitable[Any]], *, by: Endpoint) -> bytes:
         try:
-            return await by.fetch(sent, JudgeCall(asked=_TRANSFER, usage=_NOTHING))
+            response = await by.fetch(send, JudgeCall(asked=_TRANSFER, usage=_NOTHING))
         except RequestRejected as rejected:
             if path.startswith("/files/") and rejected.status == 404:
                 raise
             raise self._failure(rejected, path) from None
+        return bytes(response.content)
 
     def _failure(self, rejected: RequestRejected, path: str) -> JudgeError | QueueFull:
         if path == "/batches" and rejected.status == 429 and rejected.code != "insufficient_quota":
@@ -703,6 +601,10 @@ def _object_of(line: bytes) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, JsonObject) else None
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, JsonObject) and isinstance(value.id, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -733,8 +635,7 @@ class BatchLog:
         """
         self._path = path
         self._clock = clock or SystemClock()
-        self._me = uuid4().hex
-        self._taken: list[str] = []
+        self._taken: list[tuple[str]] = []
         try:
             self._db = open_private(path, _FORM, is_transactional=True)
         except OSError as exc:
@@ -778,20 +679,19 @@ class BatchLog:
         return dropped
 
     def take(self, request: str) -> None:
-        """Record, with the next write, that the caller has the reply to a request."""
-        self._taken.append(request)
-        if len(self._taken) >= _TAKEN_AT_ONCE:
-            self._write_taken()
+        """Remember that the caller has the reply to a request."""
+        self._taken.append((request,))
 
-    def forget_taken(self) -> None:
-        """Delete requests whose replies this process delivered, then batches that are left empty."""
-        self._write_taken()
+    def forget(self) -> None:
+        """Delete the requests whose replies this process delivered, then batches that are left empty; call it
+        when a run has ended and its results are stored."""
         with self._writing():
-            self._db.execute("DELETE FROM request WHERE taken_by = ?", (self._me,))
+            self._db.executemany("DELETE FROM request WHERE id = ?", self._taken)
             self._db.execute("DELETE FROM batch WHERE key NOT IN (SELECT batch FROM request)")
+        self._taken.clear()
 
     def unfinished(self) -> tuple[int, int]:
-        """Count the batches that were sent and have not ended, and their requests."""
+        """Count the batches that are pending at the provider, and their requests."""
         row: tuple[int, int] = self._db.execute(
             "SELECT count(DISTINCT key), count(*) FROM batch JOIN request ON request.batch = key"
             " WHERE file_id IS NOT NULL AND NOT has_ended"
@@ -801,12 +701,6 @@ class BatchLog:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-
-    def _write_taken(self) -> None:
-        with self._writing():
-            rows = [(self._me, request) for request in self._taken]
-            self._db.executemany("UPDATE request SET taken_by = ? WHERE id = ?", rows)
-        self._taken.clear()
 
     def _write(self, statement: str, values: tuple[str | int, ...]) -> None:
         with self._writing():

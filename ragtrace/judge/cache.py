@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,7 +28,7 @@ from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import DecidedBy, Usage
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest
 from ragtrace.process import SystemClock
-from ragtrace.sql import SqliteForm, is_busy, open_private, transaction
+from ragtrace.sql import SqliteForm, is_busy, open_private
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -41,6 +41,12 @@ _WANTS_A_DRAW: Final = 0.1
 _PAGE_BYTES: Final = 4096
 _LARGEST_SHARE: Final = 16
 """The largest value is this fraction of the file."""
+_MAX_BYTES: Final = 256 << 20
+"""Of the database file. While in use, it has a write-ahead log of a few megabytes."""
+_FORGET_SOME: Final = (
+    "DELETE FROM entries WHERE key IN"
+    " (SELECT key FROM entries ORDER BY used LIMIT 1 + (SELECT count(*) FROM entries) / 10)"
+)
 _SCHEMA: Final = """\
 CREATE TABLE IF NOT EXISTS entries (
     key BLOB PRIMARY KEY, value BLOB NOT NULL, used INTEGER NOT NULL
@@ -49,10 +55,10 @@ CREATE INDEX IF NOT EXISTS entries_used ON entries (used);
 """
 _FORM: Final = SqliteForm(
     application_id=0x72616774,  # "ragt"
-    steps=(_SCHEMA,),
+    schema=_SCHEMA,
     pragmas=(f"page_size = {_PAGE_BYTES}", "synchronous = NORMAL"),
     busy_s=2.0,
-    discard="DROP TABLE IF EXISTS entries",
+    discard="DROP TABLE IF EXISTS entries;",
 )
 
 
@@ -153,15 +159,6 @@ def read_reply(
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSettings:
-    """Path and size limit of the cache of replies."""
-
-    path: str | Path
-    max_bytes: int = 256 * 1024 * 1024
-    """Limit of the database file. While in use, it has a write-ahead log of a few megabytes."""
-
-
 def default_cache_path() -> Path:
     """Return ``judge.db`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``)."""
     folder = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -169,60 +166,50 @@ def default_cache_path() -> Path:
 
 
 class CacheFile:
-    """Keeps values by key on disk; if it is full, it deletes the least recently used ones.
+    """Keeps values by key on disk; if it is full, it deletes those that were written first.
 
     The values hold content: only the owner can read the file (mode 0600). If it cannot be used, one warning
     is logged. From then on every look-up misses and nothing is stored: a cache never stops judging.
     """
 
-    def __init__(self, settings: CacheSettings, *, clock: Clock | None = None) -> None:
-        self._path = Path(settings.path).expanduser()
-        self._max_bytes = max(settings.max_bytes, 16 * _PAGE_BYTES)
+    def __init__(self, path: str | Path, *, max_bytes: int = _MAX_BYTES, clock: Clock | None = None) -> None:
+        self._path = Path(path).expanduser()
+        self._max_bytes = max_bytes
         self._clock = clock or SystemClock()
         # its own thread: waiting for another process's lock must not block the event loop
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ragtrace-cache")
         self._database: sqlite3.Connection | None = None
-        self._touched: dict[bytes, int] = {}
         self._broken = False
-        self._closed = False
 
     async def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, if it is stored."""
-
-        def find(database: sqlite3.Connection) -> bytes | None:
-            row: tuple[bytes] | None = database.execute(
-                "SELECT value FROM entries WHERE key = ?", (key,)
-            ).fetchone()
-            if row is not None:
-                self._touched[key] = self._clock.now_ns()
-            return row[0] if row else None
-
-        return await self._tried(find)
+        query = "SELECT value FROM entries WHERE key = ?"
+        row: tuple[bytes] | None = await self._tried(lambda db: db.execute(query, (key,)).fetchone())
+        return row[0] if row else None
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Store a value."""
+        row = key, value, self._clock.now_ns()
 
         def keep(database: sqlite3.Connection) -> None:
             while True:
                 try:
-                    return self._write(database, (key, value, self._clock.now_ns()))
+                    database.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", row)
                 except sqlite3.OperationalError as exc:
                     if exc.sqlite_errorcode != sqlite3.SQLITE_FULL:
                         raise
-                    if not _forget_some(database):
-                        return None  # the value exceeds the file's limit
+                    if not database.execute(_FORGET_SOME).rowcount:
+                        return  # the value exceeds the file's limit
+                else:
+                    return
 
         if len(value) <= self._max_bytes // _LARGEST_SHARE:
             await self._tried(keep)
 
     async def aclose(self) -> None:
-        """Close the file. Closing twice is allowed."""
-        if not self._closed:
-            self._closed = True
-            if self._touched:
-                await self._tried(self._write)
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-            self._thread.shutdown(wait=False)
+        """Close the file."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
 
     async def _tried(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._try, work)
@@ -232,7 +219,8 @@ class CacheFile:
             return None
         try:
             if self._database is None:
-                self._database = _opened(self._path, self._max_bytes)
+                self._database = open_private(self._path, _FORM)
+                self._database.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE_BYTES}")
             return work(self._database)
         except (sqlite3.Error, OSError) as exc:
             if not is_busy(exc):
@@ -246,46 +234,7 @@ class CacheFile:
                 )
             return None
 
-    def _write(self, database: sqlite3.Connection, *rows: tuple[bytes, bytes, int]) -> None:
-        with transaction(database):
-            # times of use are written with the next value: a hit alone writes nothing
-            touched = [(used, key) for key, used in self._touched.items()]
-            database.executemany("UPDATE entries SET used = ? WHERE key = ?", touched)
-            database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
-        self._touched.clear()
-
     def _close(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
-
-
-def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
-    database = open_private(path, _FORM)
-    try:
-        if _number(database, "PRAGMA page_count") * _PAGE_BYTES > max_bytes:  # it had a higher limit before
-            in_use = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
-            while _number(database, in_use) * _PAGE_BYTES > max_bytes and _forget_some(database):
-                pass
-            database.execute("VACUUM")
-        database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}")
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _forget_some(database: sqlite3.Connection) -> bool:
-    """Delete the least recently used tenth; return whether anything was deleted."""
-    with transaction(database):
-        some = _number(database, "SELECT count(*) FROM entries") // 10 + 1
-        gone = database.execute(
-            "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY used LIMIT ?)", (some,)
-        )
-    return gone.rowcount > 0
-
-
-def _number(database: sqlite3.Connection, query: str) -> int:
-    value = database.execute(query).fetchone()[0]
-    assert isinstance(value, int)
-    return value

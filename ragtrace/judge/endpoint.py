@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 from urllib.request import getproxies
 
@@ -39,24 +40,29 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.extras import install_command
-from ragtrace.http import BodyTooLarge, ClientTls, UnreadableBody, client_options, retry_after_s_in
+from ragtrace.http import (
+    BodyTooLarge,
+    ClientTls,
+    UnreadableBody,
+    client_options,
+    redirected_to,
+    retry_after_s_in,
+)
 from ragtrace.judge.layers import JudgeCall, was_turned_down
-from ragtrace.judge.spec import OPENAI_KEY, BaseUrl, JudgeSettings, key_variable
+from ragtrace.judge.spec import OPENAI_KEY, JudgeSettings, key_variable, login_of
 from ragtrace.model import Usage
 
-T = TypeVar("T")
-
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    import openai
 
-
-Credential: TypeAlias = str | Callable[[], Awaitable[str]] | Mapping[str, Any]
-"""A key (empty: none is sent), what returns a token before each request, or OpenAI's workload identity."""
+T = TypeVar("T")
+Token: TypeAlias = Callable[[], Awaitable[str]] | Mapping[str, Any]
+"""What returns a token before each request, or OpenAI's workload identity."""
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _EXAMPLES: Final = {"judge": "gpt-4o-mini", "embedder": "text-embedding-3-small"}
-_PROVIDER: Final = "OPENAI_IDENTITY_PROVIDER_ID"
-_ACCOUNT: Final = "OPENAI_SERVICE_ACCOUNT_ID"
+_ACCOUNT: Final = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+_IDENTITY: Final = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 _TOKEN_FILE: Final = "OPENAI_IDENTITY_TOKEN_FILE"
 _KUBERNETES: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _AZURE: Final = "AZURE_OPENAI_ENDPOINT"
@@ -65,7 +71,7 @@ _AZURE_TOKEN: Final = "AZURE_OPENAI_AD_TOKEN"
 _AZURE_V1: Final = "/openai/v1"
 _AZURE_SCOPE: Final = "https://cognitiveservices.azure.com/.default"
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
-SDK_WRITES: Final = {
+_SDK_WRITES: Final = {
     name.lower(): name
     for name in (
         *("Accept", "Authorization", "Content-Type", "User-Agent", "X-Api-Key"),
@@ -73,77 +79,82 @@ SDK_WRITES: Final = {
     )
 }
 """Spelled as in the SDKs, which would send both spellings of a name."""
+_OF_SDK: Final = ("authorization", "x-api-key", "openai-organization", "openai-project")
+"""What our settings lack, an SDK would take from the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """Where an endpoint is, and who asks."""
 
-    place: BaseUrl
-    credential: Credential = field(default="", repr=False)
+    url: str
+    """Without user, password, query and slash at the end."""
+    query: str = field(default="", repr=False)
+    """Added to each request, for example Azure's ``api-version``."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """They override ragtrace's own headers and the credential."""
+    """With the credential; names are in lower case."""
+    token: Token | None = field(default=None, repr=False)
+    """In place of a credential in the headers."""
     tls: ClientTls | None = None
     """Replaces the system's certificates."""
+    sdk: Literal["openai", "anthropic"] = "openai"
+
+    @classmethod
+    def to(cls, base_url: str, headers: Mapping[str, str], **further: Any) -> Access:
+        """Return the access to a base URL; its login and the headers are who asks."""
+        url = urlsplit(base_url)
+        place = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
+        login = {"authorization": told} if (told := login_of(url)) else {}
+        named = {name.lower(): value for name, value in headers.items()}
+        return cls(url=place, query=url.query, headers={**login, **named}, **further)
 
     @property
     def host(self) -> str | None:
         """The name of the host, for messages."""
-        return urlsplit(self.place.url).hostname
+        return urlsplit(self.url).hostname
 
-    def open(self, *, timeout_s: float, most_bytes: int) -> tuple[AsyncOpenAI, Any]:
+    def open(self, *, timeout_s: float, most_bytes: int) -> tuple[Any, Any]:
         """Open the SDK's client and the HTTP client beneath it, bound to the loop that first asks them.
 
         They neither retry nor redirect. A reply has at most ``most_bytes``.
 
         Raises:
-            ConfigError: the environment's proxy, or the SDK's version, cannot be used.
+            ConfigError: the environment's proxy cannot be used.
         """
-        import openai  # takes a second
-
-        kind = openai.DefaultAioHttpClient if _may_use_aiohttp() else openai.DefaultAsyncHttpxClient
-        key = self.credential if isinstance(self.credential, str) else ""
+        sdk = import_module(self.sdk)  # takes a second
+        is_openai = self.sdk == "openai"
+        kind = sdk.DefaultAioHttpClient if is_openai and _may_use_aiohttp() else sdk.DefaultAsyncHttpxClient
         headers: dict[str, Any] = {
-            # what our settings lack, the SDK would take from the environment
-            **dict.fromkeys(("openai-organization", "openai-project"), openai.Omit()),
-            **self.place.authorization(key),
+            **dict.fromkeys(_OF_SDK, sdk.Omit()),
             "user-agent": f"ragtrace/{__version__}",
-            **{name.lower(): value for name, value in self.headers.items()},
+            **self.headers,
         }
-        options = client_options(most_bytes)
-        credential: dict[str, Any] = {"api_key": "none"}  # never sent: a header replaces it
-        if not isinstance(self.credential, str):
-            is_token = callable(self.credential)
-            credential = {"api_key" if is_token else "workload_identity": self.credential}
-        elif "authorization" not in headers:
-            options["event_hooks"]["request"].append(_unsign)
+        if self.token is not None:
+            del headers["authorization"]
+        key = "workload_identity" if isinstance(self.token, Mapping) else "api_key"
         try:
             # the caller bounds the whole of a request; the SDK's own limit would end it after ten minutes
             http = kind(
-                **options,
+                **client_options(most_bytes),
                 verify=(self.tls or ClientTls()).context(),
-                timeout=openai.Timeout(None, connect=5.0),
-            )
-            sdk = openai.AsyncOpenAI(
-                base_url=self.place.url,
-                default_headers={SDK_WRITES.get(name, name): value for name, value in headers.items()},
-                default_query=dict(parse_qsl(self.place.query, keep_blank_values=True)),
-                http_client=http,
-                max_retries=0,
-                timeout=timeout_s,
-                **credential,
+                timeout=sdk.Timeout(None, connect=5.0),
             )
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
-            raise ConfigError(unusable_proxy()) from None
-        except TypeError:
             raise ConfigError(
-                "OpenAI's workload identity needs a newer SDK: pip install --upgrade openai"
+                "the environment's proxy cannot be used: set HTTP_PROXY or HTTPS_PROXY to an http:// proxy"
+                " (for socks5:// install `socksio`)"
             ) from None
-        return sdk, http
-
-
-async def _unsign(request: Any) -> None:
-    request.headers.pop("authorization", None)  # the SDK refuses to send none
+        options: dict[str, Any] = {
+            "base_url": self.url,
+            "default_headers": {_SDK_WRITES.get(name, name): value for name, value in headers.items()},
+            "default_query": dict(parse_qsl(self.query, keep_blank_values=True)),
+            "http_client": http,
+            "max_retries": 0,
+            "timeout": timeout_s,
+            key: self.token or "none",  # never sent: a header replaces it, or its omission
+        }
+        client = sdk.AsyncOpenAI(**options) if is_openai else sdk.AsyncAnthropic(**options)
+        return client, http
 
 
 def openai_access(settings: JudgeSettings, role: str) -> Access:
@@ -157,17 +168,17 @@ def openai_access(settings: JudgeSettings, role: str) -> Access:
             f"the {role} `openai` needs a model: write `openai:MODEL`, such as `openai:{_EXAMPLES[role]}`"
         )
     url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
-    account = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-    headers = {
-        **{name: told for name, key in account.items() if (told := settings.environ.get(key, "").strip())},
-        **{name.lower(): value for name, value in settings.headers.items()},
-    }
-    credential: Credential = _workload_identity(settings) or key_in(settings, settings.api_key_env)
-    if not credential and not says_who_asks(settings, url):
-        if settings.api_key_env != OPENAI_KEY or url.startswith(OPENAI_URL):
-            raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
-        credential = "none"
-    return Access(place=BaseUrl.of(url), credential=credential, headers=headers, tls=settings.tls)
+    environ = settings.environ
+    account = {name: told for name, key in _ACCOUNT.items() if (told := environ.get(key, "").strip())}
+    headers = {**account, **settings.headers}
+    token = _workload_identity(settings)
+    key = key_in(settings, settings.api_key_env)
+    if says_who_asks(settings, url):
+        return Access.to(url, headers, tls=settings.tls)
+    if not key and not token and (settings.api_key_env != OPENAI_KEY or url.startswith(OPENAI_URL)):
+        raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
+    credential = {} if token else {"authorization": f"Bearer {key or 'none'}"}
+    return Access.to(url, {**credential, **headers}, token=token, tls=settings.tls)
 
 
 def azure_access(settings: JudgeSettings, role: str) -> Access:
@@ -185,38 +196,27 @@ def azure_access(settings: JudgeSettings, role: str) -> Access:
         raise ConfigError(
             f"the {role} `azure` needs an address: set {_AZURE} or `base_url` to https://NAME.openai.azure.com"
         )
-    url = checked_url(settings, _AZURE, "").rstrip("/")
+    address = url = checked_url(settings, _AZURE, "").rstrip("/")
     path, version = urlsplit(url).path, settings.environ.get(_AZURE_VERSION, "").strip()
-    if "/deployments" in path or urlsplit(url).query:
+    is_v1 = path.endswith(_AZURE_V1)
+    if "/deployments" in path or urlsplit(url).query or is_v1 == bool(version):
         raise ConfigError(
-            "the address of `azure:DEPLOYMENT` names a deployment or a version already: write the resource's"
-            f" address alone, and the version in {_AZURE_VERSION}"
+            "the address of `azure:DEPLOYMENT` is the resource's address alone, with its version in"
+            f" {_AZURE_VERSION} (such as 2024-10-21), or it ends in {_AZURE_V1} and has no version"
         )
-    if path.endswith(_AZURE_V1) and version:
-        raise ConfigError(
-            f"an address that ends in {_AZURE_V1} takes no version: unset {_AZURE_VERSION}, or shorten it"
-        )
-    if not path.endswith(_AZURE_V1):
-        if not version:
-            raise ConfigError(
-                f"the classic address of Azure needs a version: set {_AZURE_VERSION}, such as 2024-10-21, or"
-                f" end the address in {_AZURE_V1}"
-            )
+    if not is_v1:
         url += f"/openai/deployments/{quote(settings.argument, safe='')}?api-version={quote(version)}"
-    return _azure_credential(settings, Access(place=BaseUrl.of(url), tls=settings.tls), role)
-
-
-def _azure_credential(settings: JudgeSettings, access: Access, role: str) -> Access:
-    given = partial(Access, place=access.place, tls=access.tls)
-    if says_who_asks(settings, settings.base_url or settings.environ.get(_AZURE) or ""):
-        return given(headers=settings.headers)
+    if says_who_asks(settings, address):
+        return Access.to(url, settings.headers, tls=settings.tls)
     variable = key_variable("azure", settings.api_key_env)
     key, token = key_in(settings, variable), key_in(settings, _AZURE_TOKEN)
     if key and token:
         raise ConfigError(f"both {variable} and {_AZURE_TOKEN} are set: unset one of them")
-    if token:
-        return given(headers={"authorization": f"Bearer {token}", **settings.headers})
-    return given(credential=key or EntraTokens(who=f"the {role} `azure`"), headers=settings.headers)
+    if not key and not token:
+        tokens = EntraTokens(who=f"the {role} `azure`")
+        return Access.to(url, settings.headers, token=tokens, tls=settings.tls)
+    credential = {"api-key": key} if key and not is_v1 else {"authorization": f"Bearer {token or key}"}
+    return Access.to(url, {**credential, **settings.headers}, tls=settings.tls)
 
 
 class EntraTokens:
@@ -262,17 +262,14 @@ class EntraTokens:
         await asyncio.to_thread(self._credential.close)
 
 
-def _workload_identity(settings: JudgeSettings) -> Mapping[str, Any] | None:
-    provider, account = (settings.environ.get(name, "").strip() for name in (_PROVIDER, _ACCOUNT))
+def _workload_identity(settings: JudgeSettings) -> Token | None:
+    provider, account = (settings.environ.get(name, "").strip() for name in _IDENTITY)
     if not provider and not account:
         return None
-    if not provider or not account:
+    if not provider or not account or key_in(settings, settings.api_key_env):
         raise ConfigError(
-            f"a workload identity is two variables, {_PROVIDER} and {_ACCOUNT}: set both or none"
-        )
-    if key_in(settings, settings.api_key_env):
-        raise ConfigError(
-            f"both {settings.api_key_env} and a workload identity ({_PROVIDER}) are set: unset one of them"
+            f"a workload identity is {' and '.join(_IDENTITY)} in place of {settings.api_key_env}: set both"
+            " without the key, or none of them"
         )
     file = Path(settings.environ.get(_TOKEN_FILE) or _KUBERNETES)
     return {
@@ -307,7 +304,7 @@ def key_in(settings: JudgeSettings, variable: str) -> str:
 def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
     """Whether the base URL or a configured header replaces the key."""
     named = {name.lower() for name in settings.headers}
-    return BaseUrl.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
+    return bool(login_of(urlsplit(base_url))) or not _CREDENTIALS.isdisjoint(named)
 
 
 def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
@@ -335,21 +332,6 @@ def _may_use_aiohttp() -> bool:
     )
 
 
-def unusable_proxy() -> str:
-    """Return what to tell if an HTTP client cannot be made."""
-    proxies = (proxy for name, proxy in getproxies().items() if name != "no" and "://" in proxy)
-    strange = sorted({proxy.partition("://")[0] for proxy in proxies} - {"http", "https"})
-    kind = " or ".join(map(repr, strange)) or "broken"
-    return (
-        f"the environment names a {kind} proxy, which cannot be used: set HTTP_PROXY or HTTPS_PROXY to an"
-        " http:// proxy (for socks5:// install `socksio`)"
-    )
-
-
-if TYPE_CHECKING:
-    import openai
-
-
 _MOST_REPLY_BYTES: Final = 4 << 20
 """The size limit of one reply. A model writes some kilobytes, about a hundred with its reasoning."""
 _JUDGING: Final = "ragtrace_judge_call"
@@ -369,27 +351,15 @@ _NEVER_SENT: Final = frozenset(
 )
 """Errors of httpx and of aiohttp (with those of TLS, certificates and names): there was no connection."""
 _SHORT: Final = re.compile(r"[\w.-]{1,60}")
+_STATUS: Final = re.compile(r"[45][0-9]{2}(?:\D.*)?", re.DOTALL)
 _ADAPTABLE: Final = (400, 422)
 _SYSTEM_ROLE: Final = re.compile(
     r"\bsystem[\W_]{0,3}(?:role|message|prompt|instruction)|\brole\b[^\n]{0,60}\bsystem\b"
     r"|roles must alternate|developer[\W_]{0,3}instruction",
     re.IGNORECASE,
 )
-_STATUS_OF: Final = {
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "request_too_large": 413,
-    "insufficient_quota": 429,
-    "invalid_request_error": 400,
-    "content_filter": 400,
-}
 _BUSY: Final = re.compile(r"rate.?limit|too.?many|overloaded|exhausted|throttl", re.IGNORECASE)
-_OF_ANOTHER_HOST: Final = (62, 64)
-_OUT_OF_TIME: Final = (9, 10)
+_WRONG: Final = re.compile(r"invalid_request|content_filter", re.IGNORECASE)
 _ADVICE: Final = {
     401: "it does not accept the key: check the key's environment variable",
     402: "it requires payment: check the account",
@@ -409,7 +379,7 @@ class JsonObject(dict[str, Any]):
 class RequestRejected(Exception):
     """The endpoint rejected the request. Its complaint may tell which dialect to try next."""
 
-    def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, body: Any, response: Any = None) -> None:
         super().__init__(status)
         self.status = status
         error = body.get("error", body) if isinstance(body, Mapping) else body
@@ -420,7 +390,7 @@ class RequestRejected(Exception):
         """May quote the prompt: search it, never show it."""
         self.what = f"HTTP {status}, {self.code}" if _SHORT.fullmatch(self.code) else f"HTTP {status}"
         """The status and the short code; a free message might quote the prompt or the key."""
-        self._headers = headers or {}
+        self._response = response
 
     @property
     def is_adaptable(self) -> bool:
@@ -436,11 +406,12 @@ class RequestRejected(Exception):
         """Return the error to raise if nothing else is tried."""
         status = self.status
         if status < 400:
-            where = f"{who}: it redirects{_pointed(self._headers)} ({self.what})"
+            host = redirected_to(self._response) if self._response is not None else None
+            where = f"{who}: it redirects to {host or 'no address'} ({self.what})"
             return JudgeRefused(f"{where}, which is not followed: name the right base URL", usage=usage)
         if status >= 500 or (status in (408, 409, 429) and self.code != "insufficient_quota"):
             told = "it fails" if status >= 500 else "it takes no requests now"
-            pause_s = retry_after_s_in(self._headers)
+            pause_s = retry_after_s_in(self._response.headers) if self._response is not None else None
             return JudgeUnavailable(f"{who}: {told} ({self.what})", usage=usage, retry_after_s=pause_s)
         if status == 413:
             return JudgeNonsense(f"{who}: the chunks are too long for it ({self.what})", usage=usage)
@@ -452,7 +423,7 @@ class Endpoint:
     """Asks one endpoint over a connection pool. Bound to the event loop that uses it first.
 
     Raises:
-        ConfigError: the environment's proxy or the SDK's version cannot be used.
+        ConfigError: the environment's proxy cannot be used.
     """
 
     def __init__(
@@ -460,7 +431,7 @@ class Endpoint:
     ) -> None:
         self._timeout_s = timeout_s
         self._who = who
-        self._credential = access.credential
+        self._token = access.token
         self._client, self._http = access.open(timeout_s=timeout_s, most_bytes=most_bytes)
         self._first: dict[str, Any] = {}
         """By path a request without a body, whose address and headers all others have."""
@@ -483,15 +454,15 @@ class Endpoint:
                 raise
             raise rejected.failure(who=self._who, usage=call.usage) from None
         try:
-            answer = await off_loop(len(reply), _read, reply)
+            answer = _read(reply)
         except (ValueError, RecursionError):
-            message = "the reply is not a JSON document"
-            raise JudgeNonsense(f"{self._who}: {message}", usage=call.usage) from None
+            what = "the reply is not a JSON document"
+            raise JudgeNonsense(f"{self._who}: {what}", usage=call.usage) from None
         check_error_within(answer, who=self._who, call=call)
         return answer
 
-    async def fetch(self, send: Callable[[openai.AsyncOpenAI], Awaitable[bytes]], call: JudgeCall) -> bytes:
-        """Send a request by the SDK; return the body of the reply. ``call`` records the outcome.
+    async def fetch(self, send: Callable[[Any], Awaitable[T]], call: JudgeCall) -> T:
+        """Send a request by the SDK; return what ``send`` returns. ``call`` records the outcome.
 
         Raises:
             RequestRejected: the status is 300 or more.
@@ -509,28 +480,27 @@ class Endpoint:
         except JudgeError:  # of a token source
             call.stayed()
             raise
+        except openai.OAuthError as exc:  # no cause is chained: it may quote the key or the prompt
+            raise self._failure(exc, call) from None
         except openai.APIStatusError as exc:
-            if type(exc).__name__ == "OAuthError":  # of a token; older SDKs have none
-                raise self._failure(exc, call) from None
             if was_turned_down(exc.status_code):
                 call.turned_down()
-            raise RequestRejected(exc.status_code, _said(exc), exc.response.headers) from None
+            raise RequestRejected(exc.status_code, _said(exc), exc.response) from None
         except (TimeoutError, openai.OpenAIError, UnreadableBody) as exc:
-            # no cause is chained: it may quote the key or the prompt
             raise self._failure(exc, call) from None
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
-        if close := getattr(self._credential, "aclose", None):
+        if close := getattr(self._token, "aclose", None):
             await close()
 
     async def _send(self, path: str, document: bytes) -> bytes:
         import httpx
         import openai
 
-        if not isinstance(self._credential, str):  # the SDK asks for a token before each request
-            return (await self._client.post(path, cast_to=httpx.Response, content=document)).content
+        if self._token is not None:  # the SDK asks for a token before each request
+            return bytes((await self._client.post(path, cast_to=httpx.Response, content=document)).content)
         # it would also make address and headers anew each time, which takes as long as the rest of a call
         if (first := self._first.get(path)) is None:
             url, query = f"{str(self._client.base_url).rstrip('/')}{path}", self._client.default_query
@@ -548,8 +518,7 @@ class Endpoint:
             raise openai.APIConnectionError(request=request) from exc
         if not response.is_success:
             raise openai.APIStatusError("", response=response, body=None)
-        content: bytes = response.content
-        return content
+        return bytes(response.content)
 
     def _failure(self, exc: Exception, call: JudgeCall) -> JudgeError:
         import openai
@@ -557,31 +526,44 @@ class Endpoint:
         def error(kind: type[JudgeError], what: str) -> JudgeError:
             return kind(f"{self._who}: {what}", usage=call.usage)
 
-        unreadable = exc if isinstance(exc, UnreadableBody) else exc.__cause__  # older SDKs wrap it
-        if isinstance(unreadable, UnreadableBody):
-            kind = JudgeOversized if isinstance(unreadable, BodyTooLarge) else JudgeNonsense
-            return error(kind, f"the reply cannot be read: {unreadable}")
-        beneath = _error_of_aiohttp(exc)
-        lowest = beneath or exc.__cause__
+        causes = [*_causes(exc)]
+        for cause in causes:
+            if isinstance(cause, UnreadableBody):
+                kind = JudgeOversized if isinstance(cause, BodyTooLarge) else JudgeNonsense
+                return error(kind, f"the reply cannot be read: {cause}")
         is_timeout = isinstance(exc, TimeoutError | openai.APITimeoutError)
-        if isinstance(exc.__cause__, JudgeError):  # of the token's file; older SDKs wrap it
-            call.stayed()
-            return exc.__cause__
         if not is_timeout and not isinstance(exc, openai.APIConnectionError):
             call.stayed()
             told = "there is no token to ask with: check the workload identity and its token file"
             return error(JudgeRefused, told)
+        # the SDK's transport turns aiohttp's errors into time-outs of connecting, also of a lost connection
+        beneath = next((cause for cause in causes if type(cause).__module__.startswith("aiohttp.")), None)
+        lowest = beneath or exc.__cause__
         if not _NEVER_SENT.isdisjoint(kind.__name__ for kind in type(lowest).__mro__):
             call.stayed()
         if is_timeout and (beneath is None or isinstance(beneath, TimeoutError)):
             told = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
             return error(JudgeTimeout, told)
-        tls = _tls_error_beneath(exc)
-        if isinstance(tls, ssl.SSLCertVerificationError) and hasattr(tls, "verify_code"):
-            return error(JudgeRefused, _certificate_fault(tls))
-        if tls is not None:
+        tls = [cause for cause in causes if isinstance(cause, ssl.SSLError)]
+        for cause in tls:
+            if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
+                told = (
+                    f"its certificate is not trusted ({cause.verify_message}): name the authority that"
+                    " signed it, a file in PEM form, as `judge.tls.ca` (--set judge.tls.ca=FILE), and the"
+                    " host as the certificate does"
+                )
+                return error(JudgeRefused, told)
+        if tls:
             return error(JudgeUnavailable, "no connection by TLS: does its address begin with http://?")
         return error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those beneath it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def check_error_within(answer: Any, *, who: str, call: JudgeCall) -> None:
@@ -610,14 +592,10 @@ def _status_within(error: Any) -> int:
     fields = error if isinstance(error, Mapping) else {}
     named = [fields.get(name) for name in ("code", "status", "status_code", "http_status", "type")]
     for name in named:
-        if isinstance(name, int) and not isinstance(name, bool) and 400 <= name < 600:
-            return name
-        if isinstance(name, str) and name[:3].isascii() and name[:3].isdigit() and "400" <= name[:3] < "600":
-            return int(name[:3])
-    known = [_STATUS_OF[name] for name in named if isinstance(name, str) and name in _STATUS_OF]
-    if known:
-        return known[0]
-    return 429 if _BUSY.search(f"{named} {fields.get('message')}"[:2_000]) else 502
+        if _STATUS.fullmatch(str(name)):
+            return int(str(name)[:3])
+    told = f"{named} {fields.get('message')}"[:2_000]
+    return 429 if _BUSY.search(told) else 400 if _WRONG.search(told) else 502
 
 
 def _read(reply: bytes) -> Any:
@@ -673,46 +651,6 @@ def _said(exc: openai.APIStatusError) -> Any:
         return said.decode(errors="replace")
 
 
-def _error_of_aiohttp(error: BaseException) -> BaseException | None:
-    """Return the error of aiohttp beneath the SDK's, if there is one.
-
-    The SDK's transport turns each of them that is not about its reading into a time-out of connecting, also
-    a connection that is lost after the request was sent.
-    """
-    beneath = getattr(error.__cause__, "__cause__", None)
-    return beneath if type(beneath).__module__.partition(".")[0] == "aiohttp" else None
-
-
-def _tls_error_beneath(error: BaseException) -> ssl.SSLError | None:
-    found: ssl.SSLError | None = None
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
-            return cause
-        found = found or (cause if isinstance(cause, ssl.SSLError) else None)
-        cause = cause.__cause__ or cause.__context__
-    return found
-
-
-def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
-    why = error.verify_message
-    if error.verify_code in _OF_ANOTHER_HOST:
-        return f"its certificate is of another host ({why}): name it in the base URL as the certificate does"
-    if error.verify_code in _OUT_OF_TIME:
-        return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
-    return (
-        f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
-        " `judge.tls.ca` (--set judge.tls.ca=FILE)"
-    )
-
-
-def _pointed(headers: Mapping[str, str]) -> str:
-    """Return the target of a redirect without its secret parts."""
-    url = urlsplit(headers.get("location", ""))
-    shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else url.path
-    return f" to {shown}" if shown and shown.isprintable() else ""
-
-
 @contextmanager
 def _untraced() -> Iterator[None]:
     """Keep judge calls out of the application's traces, since ragtrace would judge them, and of its logs."""
@@ -728,12 +666,3 @@ def _untraced() -> Iterator[None]:
 def _quiet_loggers() -> None:
     for name in _TALKATIVE:
         logging.getLogger(name).addFilter(lambda _record: otel_context.get_value(_JUDGING) is None)
-
-
-_LARGE_TEXT: Final = 1 << 16
-"""Bytes or characters: some milliseconds of parsing."""
-
-
-async def off_loop(size: int, work: Callable[..., T], *given: object) -> T:
-    """Return ``work(*given)``, done in a thread if the text that it reads is larger than 64 KiB."""
-    return await asyncio.to_thread(work, *given) if size > _LARGE_TEXT else work(*given)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from operator import or_
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -48,7 +48,6 @@ from ragtrace.judge._words import (
     ordered_stems,
     stem,
 )
-from ragtrace.judge.layers import Limited
 from ragtrace.judge.phrases import (
     ENGLISH,
     SENTENCE_ENDS,
@@ -85,48 +84,91 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 SUPPORT_COVERAGE = 0.8
 MIN_CONTENT_WORDS = 2
-_NO_WORTH = "comparing words does not tell what it is worth to the question"
 
 
-class LexicalJudge:
-    """Ranks claims by comparing words, names and numbers; decides only beyond measured cuts."""
+class ComparingJudge:
+    """A judge that looks claims up in chunks: it takes sentences for claims, and tells no relevance."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v4", computes=True, contradicts=False)
+    identity: JudgeIdentity
+    """Provider and model."""
+    no_worth: ClassVar[str]
+    """Why it abstains from relevance."""
 
-    def __init__(self, model: SupportModel | None = None) -> None:
-        """``model`` is by default that of the package."""
-        self._model = model or shipped_model()
+    async def verify(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
+        """Look claims up in chunks."""
+        raise NotImplementedError
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request by computing.
 
         Raises:
-            JudgeUnable: comparing words cannot answer it.
+            JudgeUnable: comparing a claim with chunks cannot answer it.
         """
         reply: JudgeReply[Any]
         match request.inputs:
             case ExtractInput() as given if request.reply_type is ExtractReply:
                 reply = sentences_as_claims(given)
             case VerifyInput() as given if request.reply_type is VerifyReply:
-                reply = await _verify(given, self._model)
+                reply = await self.verify(given)
             case ChunksInput() as given:
-                reply = abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
+                reply = self._abstaining(ChunksReply(chunks=[]), given.chunks)
             case RelevanceInput() as given:
-                reply = abstaining(
-                    RelevanceReply(statements=[]), (statement.number for statement in given.statements)
-                )
+                reply = self._abstaining(RelevanceReply(statements=[]), given.statements)
             case _:
-                what = f"the lexical judge cannot answer the step {request.step!r} in this form"
+                who = self.identity.provider
+                what = f"the judge `{who}` cannot answer the step {request.step!r} in this form"
                 raise JudgeUnable(what, usage=Usage())
         return cast("JudgeReply[ReplyT]", reply)
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 
+    def _abstaining(self, value: BaseModel, items: Iterable[NumberedText]) -> JudgeReply[Any]:
+        notes = dict.fromkeys((item.number for item in items), self.no_worth)
+        return JudgeReply(value=value, usage=Usage(calls=1), abstained=frozenset(notes), notes=notes)
+
+
+class LexicalJudge(ComparingJudge):
+    """Ranks claims by comparing words, names and numbers; decides only beyond measured cuts."""
+
+    identity = JudgeIdentity(provider="lexical", model="lexical-v4", computes=True, contradicts=False)
+    no_worth = "comparing words does not tell what it is worth to the question"
+    most_at_once = 1
+    """Concurrency makes it no faster and blocks the event loop longer."""
+
+    def __init__(self, model: SupportModel | None = None) -> None:
+        """``model`` is by default that of the package."""
+        self._model = model or shipped_model()
+
+    async def verify(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
+        """Rank each claim, and decide beyond the cuts."""
+        passages = await WordIndex.of(given.chunks)
+        verdicts: list[GivenVerdict] = []
+        notes: dict[int, str] = {}
+        support: dict[int, float] = {}
+        words = [ClaimedWords.of(claim.text, passages.grammar) for claim in given.claims]
+        sequences = passages.sequences(stem for claimed in words for stem in claimed.order)
+        for claim, claimed in zip(given.claims, words, strict=True):
+            await asyncio.sleep(0)  # long answers must not block the event loop
+            probability, finding = _decide(claim, claimed, passages, sequences, self._model)
+            if probability is not None:
+                support[claim.number] = probability
+            if isinstance(finding, str):
+                notes[claim.number] = finding
+            else:
+                verdicts.append(finding)
+        return JudgeReply(
+            value=VerifyReply(verdicts=verdicts),
+            usage=Usage(calls=1),
+            abstained=frozenset(notes),
+            notes=notes,
+            support=support,
+        )
+
 
 def open_lexical(settings: JudgeSettings) -> Judge:
     """Open ``lexical``."""
-    return Limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
+    return LexicalJudge()
 
 
 def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
@@ -148,43 +190,11 @@ def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
     return JudgeReply(value=reply, usage=Usage(calls=1))
 
 
-def abstaining(value: BaseModel, items: Iterable[int], why: str = _NO_WORTH) -> JudgeReply[Any]:
-    """Return a reply that abstains from these items' relevance to the question."""
-    abstained = frozenset(items)
-    notes = dict.fromkeys(abstained, why)
-    return JudgeReply(value=value, usage=Usage(calls=1), abstained=abstained, notes=notes)
-
-
 def claim_kind(sentence: str) -> ClaimKind:
     """Classify a sentence by its wording: does it state something that can be checked?"""
     if declines(sentence):
         return "refusal"
     return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
-
-
-async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:
-    passages = await WordIndex.of(given.chunks)
-    verdicts: list[GivenVerdict] = []
-    notes: dict[int, str] = {}
-    support: dict[int, float] = {}
-    words = [ClaimedWords.of(claim.text, passages.grammar) for claim in given.claims]
-    sequences = passages.sequences(stem for claimed in words for stem in claimed.order)
-    for claim, claimed in zip(given.claims, words, strict=True):
-        await asyncio.sleep(0)  # long answers must not block the event loop
-        probability, finding = _decide(claim, claimed, passages, sequences, model)
-        if probability is not None:
-            support[claim.number] = probability
-        if isinstance(finding, str):
-            notes[claim.number] = finding
-        else:
-            verdicts.append(finding)
-    return JudgeReply(
-        value=VerifyReply(verdicts=verdicts),
-        usage=Usage(calls=1),
-        abstained=frozenset(notes),
-        notes=notes,
-        support=support,
-    )
 
 
 def _decide(

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragtrace.errors import ConfigError, JudgeNonsense, JudgeRefused
 from ragtrace.model import Usage
 
-log = logging.getLogger("ragtrace.judge")
-
 Numbers: TypeAlias = NDArray[np.float64]
 FamilyName: TypeAlias = Literal["nli", "minicheck", "hhem", "tokens"]
-FAMILIES: Final[tuple[FamilyName, ...]] = get_args(FamilyName)
 """How passage and claim are put together, and what the numbers are: *nli*, a pair and a number a label;
 *minicheck*, one text with one separator, and a number each for no and yes; *hhem*, a sentence that asks, and
 the logit of support; *tokens*, a pair, and a number each for sound and hallucinated for every token."""
@@ -35,23 +30,10 @@ the logit of support; *tokens*, a pair, and a number each for sound and hallucin
 _CONFIG: Final = "config.json"
 _TOKENIZER: Final = "tokenizer.json"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
-_MOST_BYTES: Final = 2 << 30
-_MOST_JSON_BYTES: Final = 64 << 20
 _PREFERRED: Final = ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_int8.onnx")
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SAMPLE_BYTES: Final = 1 << 20
 _BEFORE_TEXT: Final = 2
 """Positions that RoBERTa's models keep for themselves."""
-_KNOWN_ORDERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    (r"cross-encoder/nli-", ("contradiction", "entailment", "neutral")),
-    (r"MoritzLaurer/.*zeroshot", ("entailment", "not_entailment")),
-    (r"MoritzLaurer/.*(mnli|anli|wanli)", ("entailment", "neutral", "contradiction")),
-    (r"ynie/.*nli", ("entailment", "neutral", "contradiction")),
-    (
-        r"(facebook/bart|microsoft/deberta|(FacebookAI/|^)roberta).*-mnli",
-        ("contradiction", "neutral", "entailment"),
-    ),
-)
 _WORDS: Final = {
     **dict.fromkeys(("entailment", "entails", "entail", "supported", "supports"), "entailment"),
     **dict.fromkeys(("contradiction", "contradicts", "contradict", "refutes"), "contradiction"),
@@ -68,7 +50,6 @@ _HHEM: Final = (
 )
 _LETTUCE: Final = "Summarize the following text:\n{passage}\noutput:"
 """LettuceDetect was trained on RAGTruth's prompts; this one needs no question."""
-_KNOWN_INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 _STEP: Final = 32
 """Claims of about the same length share windows."""
 _PROBE: Final = ("Refunds take 14 days.", "The shop is open on Sundays.", "Returns are free of charge.")
@@ -92,33 +73,13 @@ class Family:
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
-    architectures: list[str] = Field(default_factory=list)
+    architectures: list[str] = []
     model_type: str = ""
-    id2label: dict[int, str] = Field(default_factory=dict)
-    label2id: dict[str, int] = Field(default_factory=dict)
+    id2label: dict[int, str] = {}
     max_position_embeddings: int | None = None
     original: str = Field(default="", alias="_name_or_path")
-
-    @classmethod
-    def of(cls, path: Path) -> _Config:
-        try:
-            found = cls.model_validate(_json(path))
-        except ValidationError as exc:
-            first = exc.errors()[0]
-            raise ConfigError(
-                f"{path}: `{'.'.join(map(str, first['loc']))}` is malformed: {first['msg']}"
-            ) from None
-        if sorted(found.id2label) != list(range(len(found.id2label))):
-            raise ConfigError(f"{path}: `id2label` does not count from 0 to {len(found.id2label) - 1}")
-        if found.label2id and any(
-            found.label2id.get(label, at) != at for at, label in found.id2label.items()
-        ):
-            raise ConfigError(
-                f"{path}: `id2label` and `label2id` contradict each other: the labels seem to be swapped"
-            )
-        return found
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -130,13 +91,13 @@ class ModelFolder:
     """The files of a verifier, checked as far as possible without loading it."""
 
     name: str
-    """For scores: the hub's name, or the folder's."""
+    """For scores: the folder's."""
     onnx: Path
     tokenizer: Path
     config: Path
     family: Family
-    positions: int | None
-    """The most tokens that the model was made for, if its files say so."""
+    window: int
+    """Tokens that the model reads at once: chunk, claim and marks."""
     digest: str
     """Changes with the files."""
 
@@ -144,101 +105,67 @@ class ModelFolder:
     def open(
         cls, where: str, *, file: str | None, family: FamilyName | None, labels: Sequence[str]
     ) -> ModelFolder:
-        """Find a model's files, which are downloaded first if ``where`` is a name on the hub.
+        """Find a model's files.
 
         Args:
-            where: A folder, or the name of a repository.
+            where: A folder.
             file: The ONNX file, relative to the folder; by default the usual one, or the only one.
             family: By default as the configuration says.
             labels: The names of its outputs, in order; by default those of the configuration.
 
         Raises:
-            ConfigError: a file is missing, too large or malformed, or the model is for something else; the
-                message names the file.
+            ConfigError: a file is missing or malformed, or the model is for something else; the message
+                names the file.
         """
-        folder, name = Path(where).expanduser(), where
-        if folder.is_dir():
-            name = folder.name or folder.resolve().name
-        elif folder.exists():
-            raise ConfigError(
-                f"the judge's model {str(folder)!r} is no folder: name the folder that holds {_CONFIG}"
-            )
-        elif not _REPOSITORY.fullmatch(where):
-            raise ConfigError(f"there is no folder {str(folder)!r} with a model for the judge `nli`")
-        else:
-            folder = _downloaded(where, file)
+        folder = Path(where).expanduser()
         config, tokenizer = folder / _CONFIG, folder / _TOKENIZER
-        read = _Config.of(config)
-        if not tokenizer.is_file():
-            raise ConfigError(
-                f"{folder}: there is no {_TOKENIZER}, which the judge `nli` needs beside the model. Export"
-                " the model with its fast tokenizer"
+        for needed in (config, tokenizer):
+            if not needed.is_file():
+                raise ConfigError(
+                    f"the judge `nli`: there is no {str(needed)!r}: name a folder with a model, exported with"
+                    " its fast tokenizer (from the hub: `hf download ORG/NAME --local-dir FOLDER`)"
+                )
+        try:
+            read = _Config.model_validate_json(config.read_bytes())
+            limit = (
+                json.loads(limits.read_bytes()).get("model_max_length")
+                if (limits := folder / _TOKENIZER_CONFIG).is_file()
+                else None
             )
-        onnx = folder / _chosen_file(_names_in(folder), file, str(folder))
+        except (OSError, ValueError, AttributeError) as exc:
+            raise ConfigError(f"{folder}: its configuration cannot be read: {_first_line(exc)}") from None
+        name = folder.name or folder.resolve().name
+        onnx = folder / _chosen_file(folder, file)
         # with the files that hold its weights, if they are apart
         beside = (f"{onnx.name}_data", f"{onnx.name}.data", f"{onnx.stem}.data", "weights.pb")
         parts = [onnx, *(path for each in beside if (path := onnx.with_name(each)).is_file())]
-        size = sum(path.stat().st_size for path in parts)
-        if size > _MOST_BYTES:
-            raise ConfigError(
-                f"{onnx} has {size / 2**30:.1f} GiB, more than the 2 GiB that the judge `nli` takes: choose"
-                " a smaller model, or its int8 file with ?file="
-            )
         own = read.max_position_embeddings
         if own is not None and "roberta" in read.model_type.lower():
             own -= _BEFORE_TEXT
-        limits = (own, _tokenizer_limit(folder / _TOKENIZER_CONFIG))
+        chosen = _family_of(read, config, name, named=family, labels=labels)
+        known = [int(each) for each in (own, limit) if isinstance(each, int | float) and 0 < each < 2**20]
         return cls(
             name=name,
             onnx=onnx,
             tokenizer=tokenizer,
             config=config,
-            family=_family_of(read, config, name, named=family, labels=labels),
-            positions=min((limit for limit in limits if limit is not None and limit > 0), default=None),
+            family=chosen,
+            window=min([chosen.window, *known]),
             digest=_digest([config, tokenizer, *parts]),
         )
 
 
-def _tokenizer_limit(path: Path) -> int | None:
-    limit = _json(path).get("model_max_length") if path.is_file() else None
-    return int(limit) if isinstance(limit, int | float) and 0 < limit < 2**20 else None  # 1e30: none
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MOST_JSON_BYTES:
-            raise ConfigError(f"{path} is no configuration of a model: it has more than 64 MiB")
-        found = json.loads(path.read_bytes())
-    except OSError as exc:
-        raise ConfigError(f"the judge's model: {str(path)!r} cannot be read: {exc.strerror}") from exc
-    except ValueError as exc:
-        raise ConfigError(f"{path} is no JSON: {exc}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is no JSON object")
-    return found
-
-
-def _chosen_file(names: Iterable[str], wanted: str | None, place: str) -> str:
-    found = sorted(names)
-    if wanted is not None:
-        if wanted not in found:
-            raise ConfigError(f"{place}: there is no {wanted!r} (ONNX files: {', '.join(found) or 'none'})")
-        return wanted
-    usual = next((name for name in _PREFERRED if name in found), None)
-    if usual or len(found) == 1:
-        return usual or found[0]
-    if not found:
+def _chosen_file(folder: Path, wanted: str | None) -> str:
+    paths = (path for pattern in ("*.onnx", "onnx/*.onnx") for path in folder.glob(pattern))
+    found = sorted(path.relative_to(folder).as_posix() for path in paths)
+    usual = [name for name in _PREFERRED if name in found]
+    chosen = [wanted] if wanted in found else [] if wanted else usual[:1] or found
+    if len(chosen) != 1 or chosen[0] is None:
         raise ConfigError(
-            f"{place}: there is no ONNX file. Export one: `optimum-cli export onnx --model MODEL FOLDER`"
+            f"{folder}: choose its ONNX file with ?file= (there are: {', '.join(found) or 'none'}). To export"
+            " one: `optimum-cli export onnx --model MODEL FOLDER`"
         )
-    raise ConfigError(
-        f"{place} has several ONNX files: choose one with ?file={found[0]} ({', '.join(found)})"
-    )
-
-
-def _names_in(folder: Path) -> Iterator[str]:
-    for pattern in ("*.onnx", "onnx/*.onnx"):
-        yield from (path.relative_to(folder).as_posix() for path in folder.glob(pattern))
+    return chosen[0]
 
 
 def _digest(paths: Iterable[Path]) -> str:
@@ -254,47 +181,24 @@ def _digest(paths: Iterable[Path]) -> str:
     return found.hexdigest()[:16]
 
 
-def _downloaded(name: str, file: str | None) -> Path:
-    """Return the folder of a model of the hub: from its cache, else downloaded into it.
-
-    A cached model is never asked for again, so that it changes only if somebody says so.
-    """
-    from huggingface_hub import HfApi, snapshot_download, try_to_load_from_cache
-
-    try:
-        cached = try_to_load_from_cache(name, _CONFIG)
-        if isinstance(cached, str) and (Path(cached).parent / _TOKENIZER).is_file():
-            names = [*_names_in(Path(cached).parent)]
-            if file in names or (file is None and (len(names) == 1 or {*names} & {*_PREFERRED})):
-                return Path(cached).parent
-        there = HfApi().list_repo_files(name)
-        models = (found for found in there if found.endswith(".onnx"))
-        onnx = _chosen_file(models, file, f"the hub's {name}")
-        wanted = (_CONFIG, _TOKENIZER, _TOKENIZER_CONFIG, onnx, f"{onnx}_data", f"{onnx}.data")
-        log.info("downloading %s of %s from the hub", onnx, name)
-        return Path(snapshot_download(name, allow_patterns=[found for found in wanted if found in there]))
-    except ConfigError:
-        raise
-    except Exception as exc:
-        raise ConfigError(
-            f"the judge `nli`: {name!r} is not a folder here, and cannot be downloaded from the hub"
-            f" ({type(exc).__name__}): check the name and the connection, or download it elsewhere and name"
-            " its folder"
-        ) from exc
-
-
 def _family_of(
     config: _Config, place: Path, name: str, *, named: FamilyName | None, labels: Sequence[str]
 ) -> Family:
-    names = [each for each in (config.original, name) if each]
-    match named or _recognized(config, place, names):
+    match named or _recognized(config, place, name):
         case "minicheck":
             return Family(name="minicheck")
         case "hhem":
             return Family(name="hhem", outputs=(1, 2))
         case "tokens":
             return Family(name="tokens", window=4096)
-    order = _order(config, place, names, labels)
+    given = labels or config.labels
+    order = tuple(_WORDS.get(label.lower(), "") for label in given)
+    if len(set(order)) != len(order) or set(order) not in _SETS:
+        raise ConfigError(
+            f"{place}: `id2label` (or ?labels=) says {', '.join(given)}: expected entailment, neutral and"
+            " contradiction in any order, or entailment and not_entailment. Say the order with"
+            " ?labels=entailment,neutral,contradiction"
+        )
     return Family(
         name="nli",
         entailment=order.index("entailment"),
@@ -303,8 +207,8 @@ def _family_of(
     )
 
 
-def _recognized(config: _Config, place: Path, names: Sequence[str]) -> FamilyName:
-    known = " ".join((*names, config.model_type)).lower()
+def _recognized(config: _Config, place: Path, name: str) -> FamilyName:
+    known = " ".join((config.original, name, config.model_type)).lower()
     if "minicheck" in known:
         return "minicheck"
     if "hhem" in known or "hallucination_evaluation_model" in known:
@@ -319,41 +223,6 @@ def _recognized(config: _Config, place: Path, names: Sequence[str]) -> FamilyNam
         " …ForSequenceClassification or …ForTokenClassification (or add ?family=nli, minicheck, hhem or"
         " tokens)"
     )
-
-
-def _order(config: _Config, place: Path, names: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels in order, in words of our own."""
-    if given:
-        return _read_labels(given, "the setting `labels`")
-    known = next(
-        (order for like, order in _KNOWN_ORDERS for name in names if re.search(like, name, re.IGNORECASE)),
-        None,
-    )
-    if all(label.upper().startswith("LABEL_") for label in config.labels):
-        if known is None:
-            raise ConfigError(
-                f"{place}: `id2label` gives the labels no names, and the model is none that ragtrace knows:"
-                " say their order with ?labels=entailment,neutral,contradiction"
-            )
-        return known
-    order = _read_labels(config.labels, f"{place}: `id2label`")
-    if known is not None and set(known) == set(order) and known != order:
-        raise ConfigError(
-            f"{place}: `id2label` says {', '.join(order)}, but this model is known to give"
-            f" {', '.join(known)}: they seem to be swapped. Correct the file, or say their order with"
-            " ?labels="
-        )
-    return order
-
-
-def _read_labels(labels: Sequence[str], place: str) -> tuple[str, ...]:
-    order = tuple(_WORDS.get(label.lower(), "") for label in labels)
-    if len(set(order)) != len(order) or set(order) not in _SETS:
-        raise ConfigError(
-            f"{place} has the labels {', '.join(labels)}: expected entailment, neutral and contradiction"
-            " in any order, or entailment and not_entailment"
-        )
-    return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,26 +304,18 @@ class Verifier:
     """A model in memory. It may be used by several threads."""
 
     folder: ModelFolder
-    window: int
     session: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
 
     @classmethod
-    def load(cls, folder: ModelFolder, *, window: int, threads: int) -> Verifier:
+    def load(cls, folder: ModelFolder, threads: int) -> Verifier:
         """Load a model and try it.
 
         Raises:
             JudgeRefused: it cannot be loaded, is for another task, or calls a sentence a contradiction of
                 itself; the message names the file.
         """
-        found = cls(
-            folder=folder, window=window, session=_session(folder, threads), tokenizer=_tokenizer(folder)
-        )
-        if unknown := [name for name in found._inputs if name not in _KNOWN_INPUTS]:
-            raise JudgeRefused(
-                f"{folder.onnx} wants the input {', '.join(unknown)}: the judge `nli` expects an encoder that"
-                f" takes {', '.join(_KNOWN_INPUTS)}"
-            )
+        found = cls(folder=folder, session=_session(folder, threads), tokenizer=_tokenizer(folder))
         found._check_labels()
         return found
 
@@ -484,11 +345,11 @@ class Verifier:
     @property
     def longest_claim(self) -> int:
         """How many tokens a claim may have: half the window is the passage's."""
-        return max(0, (self.window - self._marks) // 2)
+        return max(0, (self.folder.window - self._marks) // 2)
 
     def room_beside(self, claim_tokens: int) -> int:
         """Return how many tokens of a passage fit beside a claim; the same for claims of similar length."""
-        return max(1, self.window - self._marks - -(-claim_tokens // _STEP) * _STEP)
+        return max(1, self.folder.window - self._marks - -(-claim_tokens // _STEP) * _STEP)
 
     def tokens_of(self, text: str) -> list[tuple[int, int]]:
         """Return start and end of each token of a text, in characters."""
@@ -532,7 +393,7 @@ class Verifier:
             "attention_mask": _padded([[1] * len(pair.ids) for pair in pairs], length, 0),
             "token_type_ids": _padded([pair.types for pair in pairs], length, 0),
         }
-        logits = self._run({name: feed[name] for name in self._inputs})
+        logits = self._run({name: feed[name] for name in self._inputs if name in feed})
         return [self._finding(pair, of) for pair, of in zip(pairs, logits, strict=True)]
 
     def _ids(self, text: str) -> list[int]:
@@ -551,16 +412,14 @@ class Verifier:
         is_by_token = family.name == "tokens"
         if logits.ndim != 2 + is_by_token or logits.shape[-1] not in family.outputs:
             raise JudgeNonsense(
-                f"{onnx} gives {logits.shape[-1] if logits.shape else 0} numbers in the shape"
-                f" {list(logits.shape)}, but a model of the family {family.name!r} with these labels gives"
-                f" {' or '.join(map(str, family.outputs))} a {'token' if is_by_token else 'pair'}: is it a"
-                " model for another task?",
+                f"{onnx} gives numbers in the shape {list(logits.shape)}, but a model of the family"
+                f" {family.name!r} with these labels gives {' or '.join(map(str, family.outputs))} a"
+                f" {'token' if is_by_token else 'pair'}: is it a model for another task?",
                 usage=_CALL,
             )
         if not np.isfinite(logits).all():
             raise JudgeNonsense(
-                f"{onnx} gave NaN or infinity in place of a number: its file is damaged, or overflows in its"
-                " precision: take the float32 or int8 file (?file=)",
+                f"{onnx} gave NaN or infinity in place of a number: take its float32 or int8 file (?file=)",
                 usage=_CALL,
             )
         return logits
@@ -607,15 +466,10 @@ def _session(folder: ModelFolder, threads: int) -> Any:
             str(folder.onnx), sess_options=options, providers=["CPUExecutionProvider"]
         )
     except Exception as exc:
-        why = _first_line(exc)
-        if "NOT_IMPLEMENTED" in why or "float16" in why:
-            why = (
-                "this CPU's runtime lacks an operation of it, maybe in float16: take the float32 or int8"
-                f" file ({why})"
-            )
-        elif "NO_SUCHFILE" in why or "external data" in why.lower():
-            why = f"a file with its weights is missing beside it ({why})"
-        raise JudgeRefused(f"{folder.onnx} cannot be loaded: {why}") from exc
+        raise JudgeRefused(
+            f"{folder.onnx} cannot be loaded ({_first_line(exc)}): take its float32 or int8 file (?file=),"
+            " and keep the file of its weights beside it"
+        ) from exc
 
 
 def _tokenizer(folder: ModelFolder) -> Any:

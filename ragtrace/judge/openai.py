@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -27,7 +27,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, off_loop, openai_access
+from ragtrace.judge.endpoint import Access, Endpoint, RequestRejected, azure_access, openai_access
 from ragtrace.judge.layers import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
@@ -46,7 +46,6 @@ from ragtrace.ports import (
 )
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-StepT = TypeVar("StepT", bound=StrEnum)
 Likely: TypeAlias = Mapping[str, float]
 """Log-probabilities of the likeliest tokens at one position of a reply."""
 
@@ -54,6 +53,7 @@ _BATCHES: Final = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge",
 _BOUND_WORDS: Final = re.compile(r"max_?length|max_?items|minimum|maximum|input_schema", re.IGNORECASE)
 _TOO_LONG: Final = re.compile(r"prompt is too long|context[ _](?:length|size|window)", re.IGNORECASE)
 _NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
+_PARAMETERS: Final = ("temperature", "top_p", "seed", "cache_control")
 _SEED: Final = 20_240_501
 _MAX_REASONING_ROOM: Final = 32_768
 _LONG_OPENING: Final = 8
@@ -69,12 +69,6 @@ _LEAST_MASS: Final = 0.01
 _TEXTS_A_CALL: Final = 128
 _MOST_VECTOR_BYTES: Final = 32 << 20
 """The size limit of one reply: a full batch of vectors with 8,192 numbers."""
-
-
-def _next(member: StepT) -> StepT | None:
-    below = [*type(member)]
-    at = below.index(member) + 1
-    return below[at] if at < len(below) else None
 
 
 class OutputMode(StrEnum):
@@ -122,84 +116,77 @@ class ReplyKind(StrEnum):
 class Dialect:
     """What a server accepts."""
 
-    output_mode: OutputMode = OutputMode.JSON_SCHEMA
+    modes: tuple[OutputMode, ...] = tuple(OutputMode)
+    """That were not refused; the first is used."""
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     """Parameter names of the output limit that were not refused; the first is used."""
-    temperature: bool = True
-    top_p: bool = True
-    seed: bool = True
-    bounded: bool = True
-    """Whether the schema may carry lengths and ranges."""
-    system_role: bool = True
-    """Whether instructions may come in a message of their own; else they begin the user's."""
-    json_mode: bool = True
-    """Whether free text can be requested as a JSON object."""
+    refused: frozenset[str] = frozenset()
+    """What is left out: of ``_PARAMETERS``; ``system``, a message of its own for instructions, which then
+    begin the user's; ``bounds``, lengths and ranges in a schema; ``json_object`` for free text."""
     reasoning_room: int = 0
     """Tokens to add to the limit for models that reason before they answer."""
-    likelihoods: Likelihoods | None = Likelihoods.TOP_20
-    """How to request log-probabilities; ``None`` if the server has none."""
+    likelihoods: tuple[Likelihoods, ...] = tuple(Likelihoods)
+    """Ways to request log-probabilities that were not refused; the first is used."""
     opening_tokens: int = 1
     """Tokens to read until *yes* or *no*: some models begin with a blank."""
 
-    def after_rejection(self, rejected: RequestRejected, request: JudgeRequest[Any]) -> Dialect | None:
+    def after_rejection(self, rejected: RequestRejected, request: JudgeRequest[Any]) -> Self | None:
         """Return the dialect to try after a rejection, or ``None`` if none is left."""
         complaint, kind = rejected.complaint, ReplyKind.of(request.reply_type)
-        if self.system_role and rejected.is_of_the_system_role:
-            return replace(self, system_role=False)
-        if self.temperature and "temperature" in complaint:
-            return replace(self, temperature=False)
-        if self.top_p and re.search(r"\btop_p\b", complaint):
-            return replace(self, top_p=False)
-        if self.seed and re.search(r"\bseed\b", complaint):
-            return replace(self, seed=False)
+        if "system" not in self.refused and rejected.is_of_the_system_role:
+            return self.without("system")
+        for name in _PARAMETERS:
+            if name not in self.refused and re.search(rf"\b{name}\b", complaint):
+                return self.without(name)
         if self.token_limits and self.token_limits[0] in complaint:
             return replace(self, token_limits=self.token_limits[1:])
         if kind is ReplyKind.YES:
             return self.with_other_likelihoods()
         if kind is ReplyKind.TEXT:
-            return replace(self, json_mode=False) if self._asks_for_json(request.sampling) else None
-        has_schema = self.output_mode in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
-        if self.bounded and has_schema and _BOUND_WORDS.search(complaint):
-            return replace(self, bounded=False)
+            return self.without("json_object") if self._asks_for_json(request.sampling) else None
+        has_schema = self.modes[0] in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
+        if self.has_bounds and has_schema and _BOUND_WORDS.search(complaint):
+            return self.without("bounds")
         return self.lowered()
 
-    def lowered(self) -> Dialect | None:
+    def without(self, name: str) -> Self:
+        """Return the dialect that leaves something out."""
+        return replace(self, refused=self.refused | {name})
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether the schema may carry lengths and ranges."""
+        return "bounds" not in self.refused
+
+    def lowered(self) -> Self | None:
         """Return the dialect with the next weaker output mode."""
-        output_mode = _next(self.output_mode)
-        return replace(self, output_mode=output_mode) if output_mode else None
+        return replace(self, modes=self.modes[1:]) if self.modes[1:] else None
 
-    def with_other_likelihoods(self) -> Dialect | None:
+    def with_other_likelihoods(self) -> Self | None:
         """Return the dialect with the next way to request log-probabilities."""
-        lower = self.likelihoods and _next(self.likelihoods)
-        return replace(self, likelihoods=lower) if lower else None
+        return replace(self, likelihoods=self.likelihoods[1:]) if self.likelihoods[1:] else None
 
-    def with_room_to_reason(self, reasoning_tokens: int) -> Dialect | None:
+    def with_room_to_reason(self, reasoning_tokens: int) -> Self | None:
         """Return a dialect with a higher limit if reasoning used up the limit of a truncated reply."""
         if reasoning_tokens == 0 or self.reasoning_room >= _MAX_REASONING_ROOM:
             return None
         room = min(_MAX_REASONING_ROOM, max(4 * reasoning_tokens, 2 * self.reasoning_room))
         return replace(self, reasoning_room=room)
 
-    def learning(self, before: Self, after: Self) -> Self:
-        """Return this dialect with one exchange's changes; concurrent exchanges may have changed it too."""
-        changed = {
-            each.name: getattr(after, each.name)
-            for each in fields(self)
-            if getattr(after, each.name) != getattr(before, each.name)
-        }
-        return replace(self, **changed)
-
-    def parameters(self, request: JudgeRequest[Any]) -> Mapping[str, Any]:
-        """Return the parameters of a chat completion except model and messages."""
-        kind, prescribed = ReplyKind.of(request.reply_type), request.sampling
-        # the sampling that the request prescribes (another tool's), else the most repeatable one
+    def sampling(self, request: JudgeRequest[Any]) -> Mapping[str, float]:
+        """Return what the request prescribes (another tool's), else the most repeatable sampling."""
+        prescribed = request.sampling
         chosen: dict[str, float | None] = {"temperature": 0, "seed": _SEED}
         if prescribed is not None:
             chosen = {"temperature": prescribed.temperature, "top_p": prescribed.top_p}
-        parameters: dict[str, Any] = {
-            **self._form(request, kind),
-            **{name: value for name, value in chosen.items() if value is not None and getattr(self, name)},
+        return {
+            name: value for name, value in chosen.items() if value is not None and name not in self.refused
         }
+
+    def parameters(self, request: JudgeRequest[Any]) -> Mapping[str, Any]:
+        """Return the parameters of a chat completion except model and messages."""
+        kind = ReplyKind.of(request.reply_type)
+        parameters = {**self._form(request, kind), **self.sampling(request)}
         if self.token_limits:
             room = request.max_output_tokens + self.reasoning_room
             parameters[self.token_limits[0]] = self.opening_tokens if kind is ReplyKind.YES else room
@@ -207,13 +194,13 @@ class Dialect:
 
     def _form(self, request: JudgeRequest[Any], kind: ReplyKind) -> Mapping[str, Any]:
         if kind is ReplyKind.YES:
-            return self.likelihoods.parameters if self.likelihoods else {}
+            return self.likelihoods[0].parameters
         json_object = {"response_format": {"type": "json_object"}}
         if kind is ReplyKind.TEXT:
             return json_object if self._asks_for_json(request.sampling) else {}
         form_type: type[BaseModel] = request.reply_type
-        name, schema = request.step, reply_schema(form_type, bounded=self.bounded)
-        match self.output_mode:
+        name, schema = request.step, reply_schema(form_type, bounded=self.has_bounds)
+        match self.modes[0]:
             case OutputMode.JSON_SCHEMA:
                 form = {"name": name, "schema": schema, "strict": True}
                 return {"response_format": {"type": "json_schema", "json_schema": form}}
@@ -227,7 +214,7 @@ class Dialect:
                 return {}
 
     def _asks_for_json(self, sampling: SamplingParameters | None) -> bool:
-        return self.json_mode and sampling is not None and sampling.json_object
+        return "json_object" not in self.refused and sampling is not None and sampling.json_object
 
 
 Post: TypeAlias = Callable[[str, JudgeCall], Awaitable[Any]]
@@ -245,18 +232,17 @@ class LanguageModelJudge:
         settings: JudgeSettings,
         access: Access,
         *,
-        provider: str,
-        dialect: Dialect,
-        exchange: type[Exchange[Any]],
+        dialect: Dialect | None = None,
+        exchange: type[Exchange[Any]] | None = None,
         instead: Post | None = None,
     ) -> None:
         """Open an endpoint, unless requests are posted by ``instead``; ``exchange`` speaks its API.
 
         Raises:
-            ConfigError: the environment's proxy or the SDK's version cannot be used.
+            ConfigError: the environment's proxy cannot be used.
         """
         self.identity = JudgeIdentity(
-            provider=provider, model=settings.argument, parameters=settings.parameters
+            provider=access.sdk, model=settings.argument, parameters=settings.parameters
         )
         self.who = f"judge {settings.argument} at {access.host}"
         self.extra_body = settings.extra_body
@@ -266,9 +252,22 @@ class LanguageModelJudge:
             instead = self._endpoint.post
         self.post = instead
         self.doubts = UsageDoubts(self.who)
-        self._dialect = dialect
-        self._exchange = exchange
+        limits = Dialect().token_limits  # OpenAI's own endpoint takes the newer name
+        is_openai = access.host == "api.openai.com"
+        self._dialect = dialect or Dialect(token_limits=limits[::-1] if is_openai else limits)
+        self._exchange = exchange or Exchange
         self._confirmed: frozenset[ReplyKind] = frozenset()
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
+        return self._dialect.modes[0] if ReplyKind.JSON in self._confirmed else None
+
+    @property
+    def likelihoods(self) -> Likelihoods | None:
+        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
+        ways = self._dialect.likelihoods
+        return ways[0] if ways and ReplyKind.YES in self._confirmed else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that left the process.
@@ -285,10 +284,10 @@ class LanguageModelJudge:
         except JudgeError as failed:
             failed.usage = exchange.spent
             if isinstance(failed, JudgeUnable):
-                self._dialect = replace(self._dialect, likelihoods=None)
+                self._dialect = replace(self._dialect, likelihoods=())
             raise
-        if exchange.dialect is not before:
-            self._dialect = self._dialect.learning(before, exchange.dialect)
+        if exchange.dialect is not before:  # what a concurrent request learned is learned again
+            self._dialect = exchange.dialect
         self._confirmed |= {kind}
         return JudgeReply(value=value, usage=exchange.spent)
 
@@ -296,37 +295,6 @@ class LanguageModelJudge:
         """Close the connections."""
         if self._endpoint is not None:
             await self._endpoint.aclose()
-
-
-class OpenAICompatibleJudge(LanguageModelJudge):
-    """A judge behind ``/chat/completions``."""
-
-    def __init__(
-        self,
-        settings: JudgeSettings,
-        access: Access,
-        *,
-        dialect: Dialect | None = None,
-        instead: Post | None = None,
-    ) -> None:
-        super().__init__(
-            settings,
-            access,
-            provider="openai",
-            dialect=dialect or Dialect(),
-            exchange=Exchange,
-            instead=instead,
-        )
-
-    @property
-    def output_mode(self) -> OutputMode | None:
-        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
-        return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
-
-    @property
-    def likelihoods(self) -> Likelihoods | None:
-        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
-        return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -350,7 +318,7 @@ class Exchange(Generic[ReplyT]):
         Raises:
             JudgeError: no usable answer.
         """
-        if self.kind is ReplyKind.YES and self.dialect.likelihoods is None:
+        if self.kind is ReplyKind.YES and not self.dialect.likelihoods:
             raise self._unable()
         read: Callable[[Completion], ReplyT | None]
         read = {
@@ -362,7 +330,7 @@ class Exchange(Generic[ReplyT]):
             answer = await self._answer()
             if answer.declined:
                 raise self._declined()
-            value = await off_loop(len(answer.text), read, answer)
+            value = read(answer)
             if value is not None:
                 return value
 
@@ -387,10 +355,10 @@ class Exchange(Generic[ReplyT]):
     def body(self) -> dict[str, Any]:
         """Return the next request, in the present dialect."""
         system, user = self.request.system, self.request.user
-        if self.kind is ReplyKind.JSON and self.dialect.output_mode in ("json_object", "text"):
+        if self.kind is ReplyKind.JSON and self.dialect.modes[0] in ("json_object", "text"):
             schema = json.dumps(reply_schema(self.request.reply_type))
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
-        if system and not self.dialect.system_role:
+        if system and "system" in self.dialect.refused:
             system, user = "", f"{system}\n\n{user}"
         asked = [*([("system", system)] if system else []), ("user", user), *self.correction]
         return {
@@ -417,7 +385,8 @@ class Exchange(Generic[ReplyT]):
         adapted = self.dialect.after_rejection(rejected, self.request)
         if adapted is None and self.kind is ReplyKind.YES and not self.confirmed:
             raise self._unable()
-        if adapted is None:  # if a dialect has worked before, the fault is in this request
+        if adapted is None or (self.confirmed and adapted.modes != self.dialect.modes):
+            # if a dialect has worked before, the fault is in this request
             kind = JudgeNonsense if self.confirmed else JudgeRefused
             raise self.error(kind, f"it rejects the request ({rejected.what})")
         self.dialect = adapted
@@ -698,13 +667,7 @@ def open_openai(settings: JudgeSettings) -> Judge:
     if settings.batches is not None:
         judge: Judge = load_plugin(_BATCHES)(settings, access)
         return judge
-    return OpenAICompatibleJudge(settings, access, dialect=dialect_at(access))
-
-
-def dialect_at(access: Access) -> Dialect:
-    """Return the dialect to begin with: OpenAI's own endpoint takes the newer name of the output limit."""
-    limits = Dialect().token_limits
-    return Dialect(token_limits=limits[::-1] if access.host == "api.openai.com" else limits)
+    return LanguageModelJudge(settings, access)
 
 
 def open_azure(settings: JudgeSettings) -> Judge:
@@ -713,7 +676,7 @@ def open_azure(settings: JudgeSettings) -> Judge:
     Raises:
         ConfigError: the deployment, the address or the credential is missing, or two settings contradict.
     """
-    return OpenAICompatibleJudge(settings, azure_access(settings, "judge"))
+    return LanguageModelJudge(settings, azure_access(settings, "judge"))
 
 
 def open_openai_embedder(settings: JudgeSettings) -> Embedder:

@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from ragtrace import judge_forms as forms
 from ragtrace.errors import (
     ConfigError,
     JudgeCutOff,
@@ -24,35 +25,6 @@ from ragtrace.errors import (
 )
 from ragtrace.judge.phrases import is_refusal, kind_of
 from ragtrace.judge.spec import JudgeSettings
-from ragtrace.judge_forms import (
-    ChunkRelevance,
-    ChunksInput,
-    ChunksReply,
-    ClaimKind,
-    CriteriaInput,
-    CriteriaReply,
-    ExtractedClaim,
-    ExtractInput,
-    ExtractReply,
-    GivenCriterion,
-    GivenGrade,
-    GivenRelevance,
-    GivenTruths,
-    GivenVerdict,
-    NumberedText,
-    QuestionsInput,
-    QuestionsReply,
-    Relevance,
-    RelevanceInput,
-    RelevanceReply,
-    RetrievalInput,
-    RetrievalReply,
-    TruthsInput,
-    TruthsReply,
-    VerdictWord,
-    VerifyInput,
-    VerifyReply,
-)
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.sentences import split_sentences
@@ -81,8 +53,8 @@ class ScriptedClaim(_Scripted):
 
     text: str
     sentences: list[int] = [1]
-    kind: ClaimKind = "factual"
-    relevance: Relevance = "direct"
+    kind: forms.ClaimKind = "factual"
+    relevance: forms.Relevance = "direct"
 
 
 def _asked_for(value: object) -> object:
@@ -90,7 +62,7 @@ def _asked_for(value: object) -> object:
     return "not_mentioned" if value == "unsupported" else value
 
 
-_Word: TypeAlias = Annotated[VerdictWord, BeforeValidator(_asked_for)]
+_Word: TypeAlias = Annotated[forms.VerdictWord, BeforeValidator(_asked_for)]
 
 
 class ScriptedAnswer(_Scripted):
@@ -102,31 +74,21 @@ class ScriptedAnswer(_Scripted):
 
 
 class ScriptedVerdict(_Scripted):
-    """The verdict on a claim, or the error that the judge raises."""
+    """The verdict on a claim."""
 
     label: _Word = "not_mentioned"
     chunks: list[int] = []
     quote: str = ""
     reason: str = ""
     material: bool = True
-    error: str | None = None
-
-
-class ScriptedGrade(_Scripted):
-    """The grade of a chunk, or the error that the judge raises."""
-
-    relevance: ChunkRelevance = 0
-    reason: str = ""
-    error: str | None = None
 
 
 class ScriptedCriterion(_Scripted):
-    """Whether answers meet a criterion, or the error that the judge raises."""
+    """Whether answers meet a criterion."""
 
     met: bool = False
     quote: str = ""
     reason: str = ""
-    error: str | None = None
 
 
 class Script(_Scripted):
@@ -137,24 +99,21 @@ class Script(_Scripted):
     from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
     longer words, partly relevant with some, else irrelevant. An answer meets a criterion if it contains half
     of its longer words. The question generated from an answer is its
-    first sentence, and the truths of a chunk are its sentences.
+    first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
     """Key: a text in the answer. Case, punctuation and white space are ignored."""
     claims: dict[str, _Word | ScriptedVerdict] = {}
     """Key: the text of the claim, compared in the same way. ``supported`` alone quotes the first chunk."""
-    chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
+    chunks: dict[str, forms.ChunkRelevance] = {}
     """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
     """Generated questions. Key: a text in the answer."""
     criteria: dict[str, bool | ScriptedCriterion] = {}
     """Whether answers meet a criterion. Key: its text, compared in the same way."""
-    truths: dict[str, list[str]] = {}
-    """The facts of a chunk. Key: a text in the chunk."""
     error: str | None = None
     """Raised on every request."""
-    usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
 
 
 class ScriptedJudge:
@@ -216,116 +175,105 @@ class ScriptedJudge:
         if isinstance(answer, JudgeReply):
             return answer
         value = request.reply_type.model_validate(answer.model_dump())
-        return JudgeReply(value=value, usage=self._usage(request, value))
+        usage = Usage(
+            calls=1,
+            input_tokens=len(request.system + request.user) // 4,
+            output_tokens=len(value.model_dump_json()) // 4,
+        )
+        return JudgeReply(value=value, usage=usage)
 
     async def aclose(self) -> None:
         """Record that it was closed."""
         self.closed = True
 
-    def _usage(self, request: JudgeRequest[Any], value: BaseModel) -> Usage:
-        guess = {
-            "input_tokens": len(request.system + request.user) // 4,
-            "output_tokens": len(value.model_dump_json()) // 4,
-        }
-        return Usage(calls=1, **{**guess, **self._script.usage})
-
     def reply_to(self, request: JudgeRequest[Any]) -> BaseModel:
         """Return the script's reply, for functions that modify it."""
         _raise(self._script.error)
         match request.inputs:
-            case ExtractInput() as given if request.reply_type is ExtractReply:
+            case forms.ExtractInput() as given if request.reply_type is forms.ExtractReply:
                 return self._extract(given)
-            case VerifyInput() as given if request.reply_type is VerifyReply:
-                return VerifyReply(verdicts=[self._verdict(claim, given.chunks) for claim in given.claims])
-            case ChunksInput() as given:
-                return ChunksReply(chunks=[self._grade(chunk, given.question) for chunk in given.chunks])
-            case RetrievalInput() as given:
-                return RetrievalReply(
+            case forms.VerifyInput() as given if request.reply_type is forms.VerifyReply:
+                return forms.VerifyReply(
+                    verdicts=[self._verdict(claim, given.chunks) for claim in given.claims]
+                )
+            case forms.ChunksInput() as given:
+                return forms.ChunksReply(
+                    chunks=[self._grade(chunk, given.question) for chunk in given.chunks]
+                )
+            case forms.RetrievalInput() as given:
+                return forms.RetrievalReply(
                     chunks=[self._grade(chunk, given.question) for chunk in given.chunks],
                     verdicts=[self._verdict(claim, given.chunks) for claim in given.claims],
                 )
-            case RelevanceInput() as given:
-                return RelevanceReply(
+            case forms.RelevanceInput() as given:
+                return forms.RelevanceReply(
                     statements=[self._relevance(statement) for statement in given.statements]
                 )
-            case TruthsInput() as given:
-                return TruthsReply(chunks=[self._truths(chunk) for chunk in given.chunks])
-            case CriteriaInput() as given:
-                return CriteriaReply(criteria=[self._criterion(each, given) for each in given.criteria])
-            case QuestionsInput() as given:
+            case forms.CriteriaInput() as given:
+                return forms.CriteriaReply(criteria=[self._criterion(each, given) for each in given.criteria])
+            case forms.QuestionsInput() as given:
                 return self._questions(given)
         raise JudgeUnable(
             f"a scripted judge cannot answer the step {request.step!r} in this form", usage=Usage()
         )
 
-    def _extract(self, given: ExtractInput) -> ExtractReply:
+    def _extract(self, given: forms.ExtractInput) -> forms.ExtractReply:
         shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
         scripted = _found(self._script.answers, " ".join(sentence.text for sentence in shown))
         if scripted is None:
             kinds = [kind_of(sentence.text) for sentence in given.sentences]
             claims = [
-                ExtractedClaim(id=number, sentence_ids=[sentence.number], text=sentence.text, kind=kind)
+                forms.ExtractedClaim(id=number, sentence_ids=[sentence.number], text=sentence.text, kind=kind)
                 for number, (sentence, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
             ]
-            return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
+            return forms.ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
         _raise(scripted.error)
         around = {sentence.number for sentence in given.surroundings}
         found = [ScriptedClaim(text=claim) if isinstance(claim, str) else claim for claim in scripted.claims]
         claims = [
-            ExtractedClaim(id=number, sentence_ids=claim.sentences, text=claim.text, kind=claim.kind)
+            forms.ExtractedClaim(id=number, sentence_ids=claim.sentences, text=claim.text, kind=claim.kind)
             for number, claim in enumerate(found, start=1)
             if not around.intersection(claim.sentences)
         ]
-        return ExtractReply(claims=claims, refusal=scripted.refusal)
+        return forms.ExtractReply(claims=claims, refusal=scripted.refusal)
 
-    def _verdict(self, claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
-        by_text = {_words(text): scripted for text, scripted in self._script.claims.items()}
-        scripted = by_text.get(_words(claim.text))
+    def _verdict(
+        self, claim: forms.NumberedText, chunks: tuple[forms.NumberedText, ...]
+    ) -> forms.GivenVerdict:
+        scripted = _of_text(self._script.claims, claim.text)
         if scripted is None:
             return _by_words(claim, chunks)
         if isinstance(scripted, str):
             scripted = _with_evidence(scripted, chunks)
-        _raise(scripted.error)
-        return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
+        return forms.GivenVerdict(id=claim.number, **scripted.model_dump())
 
-    def _grade(self, chunk: NumberedText, question: str) -> GivenGrade:
+    def _grade(self, chunk: forms.NumberedText, question: str) -> forms.GivenGrade:
         scripted = _found(self._script.chunks, chunk.text)
-        if scripted is None:
-            return GivenGrade(id=chunk.number, reason="", relevance=_shared_words(question, chunk.text))
-        if isinstance(scripted, int):
-            scripted = ScriptedGrade(relevance=scripted)
-        _raise(scripted.error)
-        return GivenGrade(id=chunk.number, **scripted.model_dump(exclude={"error"}))
+        grade = _shared_words(question, chunk.text) if scripted is None else scripted
+        return forms.GivenGrade(id=chunk.number, reason="", relevance=grade)
 
-    def _relevance(self, statement: NumberedText) -> GivenRelevance:
+    def _relevance(self, statement: forms.NumberedText) -> forms.GivenRelevance:
         scripted = (claim for answer in self._script.answers.values() for claim in answer.claims)
-        said: Mapping[str, Relevance] = {
-            _words(claim.text): claim.relevance for claim in scripted if isinstance(claim, ScriptedClaim)
+        said: Mapping[str, forms.Relevance] = {
+            claim.text: claim.relevance for claim in scripted if isinstance(claim, ScriptedClaim)
         }
-        return GivenRelevance(id=statement.number, relevance=said.get(_words(statement.text), "direct"))
+        relevance = _of_text(said, statement.text) or "direct"
+        return forms.GivenRelevance(id=statement.number, relevance=relevance)
 
-    def _criterion(self, criterion: NumberedText, given: CriteriaInput) -> GivenCriterion:
-        by_text = {_words(text): scripted for text, scripted in self._script.criteria.items()}
-        scripted = by_text.get(_words(criterion.text))
+    def _criterion(self, criterion: forms.NumberedText, given: forms.CriteriaInput) -> forms.GivenCriterion:
+        scripted = _of_text(self._script.criteria, criterion.text)
         if scripted is None:
             scripted = _shared_words(criterion.text, given.answer) == _BEST_GRADE
         if isinstance(scripted, bool):
             scripted = ScriptedCriterion(met=scripted)
-        _raise(scripted.error)
-        return GivenCriterion(id=criterion.number, **scripted.model_dump(exclude={"error"}))
+        return forms.GivenCriterion(id=criterion.number, **scripted.model_dump())
 
-    def _truths(self, chunk: NumberedText) -> GivenTruths:
-        truths = _found(self._script.truths, chunk.text)
-        if truths is None:
-            truths = [sentence.text for sentence in split_sentences(chunk.text)][:200]
-        return GivenTruths(id=chunk.number, truths=truths)
-
-    def _questions(self, given: QuestionsInput) -> QuestionsReply:
+    def _questions(self, given: forms.QuestionsInput) -> forms.QuestionsReply:
         questions = _found(self._script.questions, given.answer)
         if questions is not None:
-            return QuestionsReply(questions=questions, noncommittal=False)
+            return forms.QuestionsReply(questions=questions, noncommittal=False)
         first = next((sentence.text for sentence in split_sentences(given.answer)), "")
-        return QuestionsReply(questions=[first.rstrip(".!") + "?"], noncommittal=is_refusal(first))
+        return forms.QuestionsReply(questions=[first.rstrip(".!") + "?"], noncommittal=is_refusal(first))
 
 
 def open_scripted(settings: JudgeSettings) -> Judge:
@@ -351,7 +299,13 @@ def _found(scripted: Mapping[str, ScriptedT], text: str) -> ScriptedT | None:
     return next((said for part, said in scripted.items() if _words(part) in words), None)
 
 
-def _with_evidence(label: _Word, chunks: tuple[NumberedText, ...]) -> ScriptedVerdict:
+def _of_text(scripted: Mapping[str, ScriptedT], text: str) -> ScriptedT | None:
+    """Return what the script says of a text as a whole."""
+    words = _words(text)
+    return next((said for whole, said in scripted.items() if _words(whole) == words), None)
+
+
+def _with_evidence(label: _Word, chunks: tuple[forms.NumberedText, ...]) -> ScriptedVerdict:
     first = next((chunk for chunk in chunks if chunk.text.strip()), None)
     if label != "supported" or first is None:
         return ScriptedVerdict(label=label)
@@ -360,11 +314,11 @@ def _with_evidence(label: _Word, chunks: tuple[NumberedText, ...]) -> ScriptedVe
     )
 
 
-def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
+def _by_words(claim: forms.NumberedText, chunks: tuple[forms.NumberedText, ...]) -> forms.GivenVerdict:
     def given(
-        label: VerdictWord, reason: str = "", cited: Sequence[int] = (), quote: str = ""
-    ) -> GivenVerdict:
-        return GivenVerdict(id=claim.number, chunks=[*cited], quote=quote, label=label, reason=reason)
+        label: forms.VerdictWord, reason: str = "", cited: Sequence[int] = (), quote: str = ""
+    ) -> forms.GivenVerdict:
+        return forms.GivenVerdict(id=claim.number, chunks=[*cited], quote=quote, label=label, reason=reason)
 
     bare = _CITATION.sub("", claim.text).strip(" .!")
     for chunk in chunks:
@@ -382,7 +336,7 @@ def _by_masked(text: str) -> Mapping[str, str]:
     return {_masked(sentence.text): sentence.text for sentence in split_sentences(text)}
 
 
-def _shared_words(question: str, text: str) -> ChunkRelevance:
+def _shared_words(question: str, text: str) -> forms.ChunkRelevance:
     wanted = {word for word in _words(question).split() if len(word) >= _LONG_WORD}
     there = wanted.intersection(_words(text).split())
     return 0 if not there else 2 if 2 * len(there) >= len(wanted) else 1

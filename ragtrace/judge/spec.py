@@ -13,93 +13,18 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.errors import ConfigError
 from ragtrace.http import Backoff, ClientTls
-from ragtrace.judge.cache import CacheFile, CacheSettings, cached
-from ragtrace.judge.layers import (
-    AdaptivelyLimited,
-    Limited,
-    Metered,
-    Retrying,
-    ScreenSpec,
-    Timed,
-    retried,
-    screened,
-)
+from ragtrace.judge.cache import CacheFile, cached
+from ragtrace.judge.layers import Paced, Retrying, ScreenSpec, retried, screened
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Embedder, Embeddings, Judge
-
-_ROUTE: Final = re.compile(r"/(?:chat/completions|embeddings)$")
-"""Paths at the end of URLs copied from a portal. They are removed: requests add the path."""
-_DEPLOYMENT: Final = re.compile(r"(/openai/deployments/)([^/?#]+)(?:/(?:chat/completions|embeddings))?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseUrl:
-    """A parsed base URL: its public and its secret parts."""
-
-    url: str
-    """Without user, password, query and slash at the end."""
-    query: str = field(default="", repr=False)
-    """Added to each request, for example Azure's ``api-version``."""
-    login: str | None = field(default=None, repr=False)
-    """The ``authorization`` header for the user and password of the URL."""
-
-    @classmethod
-    def of(cls, base_url: str) -> BaseUrl:
-        """Parse a base URL."""
-        url = urlsplit(base_url)
-        path = _ROUTE.sub("", url.path.rstrip("/"))
-        host = url.netloc.rpartition("@")[2]
-        return cls(url=f"{url.scheme}://{host}{path}", query=url.query, login=_login(url))
-
-    @property
-    def is_deployment(self) -> bool:
-        """Whether it is the classic address of an Azure deployment, which takes the key in another header."""
-        return bool(re.search(r"/openai/deployments/[^/]+$", self.url))
-
-    def authorization(self, api_key: str) -> Mapping[str, str]:
-        """Return the authentication header: the login of the URL, else the key, else none."""
-        if self.login is not None:
-            return {"authorization": self.login}
-        if not api_key:
-            return {}
-        return {"api-key": api_key} if self.is_deployment else {"authorization": f"Bearer {api_key}"}
-
-
-def _login(url: SplitResult) -> str | None:
-    if url.username is None:
-        return None
-    words = f"{unquote(url.username)}:{unquote(url.password or '')}"
-    return f"Basic {b64encode(words.encode()).decode()}"
-
-
-def secrets_in(base_url: str | None) -> tuple[str, ...]:
-    """Return the secrets of a base URL, in every form in which an error message may repeat them."""
-    url = urlsplit(base_url or "")
-    if url.password is None:
-        return ()
-    return (url.password, unquote(url.password), (_login(url) or "").removeprefix("Basic "))
-
-
-def sibling_url(base_url: str | None, spec: str, environ: Mapping[str, str]) -> str | None:
-    """Return the base URL for a second model at the same endpoint.
-
-    It is the same URL, except if it names an Azure deployment: then the deployment is replaced by the one
-    with the model's name. The first deployment would answer with its own model.
-    """
-    kind, _, model = spec.partition(":")
-    url = base_url or (environ.get("OPENAI_BASE_URL") if kind == "openai" else None)
-    if not url or not model or not _DEPLOYMENT.search(url):
-        return base_url
-    return _DEPLOYMENT.sub(lambda found: f"{found[1]}{quote(model, safe='')}", url, count=1)
-
 
 DEFAULT_MODEL: Final = "gpt-4o-mini"
 OPENAI_KEY: Final = "OPENAI_API_KEY"
@@ -136,10 +61,6 @@ _JUDGES: Final = PluginKind(
     ),
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",
-    gone={
-        "llama": "serve the GGUF file with llama.cpp or Ollama, and name it `openai:MODEL` with the base URL"
-        " of that server (docs/judges.md)"
-    },
 )
 _EMBEDDERS: Final = PluginKind(
     what="embedder",
@@ -208,71 +129,32 @@ class JudgeSettings:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def open_judge(
-    spec: str,
-    *,
-    max_retries: int = 2,
-    max_concurrency: int = 8,
-    cache: CacheSettings | None = None,
-    around: Callable[[Judge], Judge] | None = None,
-    **settings: Any,
-) -> Judge:
+def open_judge(spec: str, *, around: Callable[[Judge], Judge] | None = None, **settings: Any) -> Judge:
     """Open the judge with this name.
 
     Args:
         spec: ``lexical``, ``openai:MODEL``, ``nli:FOLDER``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
-        max_retries: After ``JudgeUnavailable`` only, with exponential back-off.
-        max_concurrency: Concurrent requests; fewer while the endpoint is overloaded.
-        cache: The cache of replies (content on disk). Judges that compute get none.
         around: One more layer, which sees every attempt.
-        settings: Fields of `JudgeSettings`.
+        settings: Fields of `JudgeSpec`.
 
     Raises:
         ConfigError: no such judge, or a setting is missing.
     """
-    make, argument = _JUDGES.factory(spec)
-    given = _settings_of(argument, settings)
-    _check_settings(spec, given)
-    judge: Judge = _JUDGES.open(make, given, spec)
-    timeout_s = given.timeout_s
-    max_concurrency = max_concurrency if given.batches is None else MOST_REQUESTS
-    # a judge may set limits of its own
-    timeout_s = max(timeout_s, getattr(judge, "least_timeout_s", timeout_s))
-    max_concurrency = min(max_concurrency, getattr(judge, "most_at_once", max_concurrency))
-    judge = Timed(judge, _WHOLE_ASK * timeout_s)
-    if given.batches is None:  # else the provider queues them
-        judge = AdaptivelyLimited(judge, max_concurrency)
-    if around:
-        judge = around(judge)
-    judge = Metered(Limited(Retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
-    if cache and not judge.identity.computes:
-        # elsewhere the same name may be another model
-        judge = cached(judge, CacheFile(cache), place=f"{spec} {_endpoint(spec, given)}")
-    return judge
+    return JudgeSpec(use=spec, **settings).open(around)
 
 
 def open_embedder(
-    spec: str,
-    *,
-    max_retries: int = 2,
-    max_concurrency: int = 8,
-    around: Callable[[Embedder], Embedder] | None = None,
-    **settings: Any,
+    spec: str, *, around: Callable[[Embedder], Embedder] | None = None, **settings: Any
 ) -> Embedder:
     """Open an embedder: ``openai:MODEL``, ``azure:DEPLOYMENT``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an
     address.
 
-    ``around`` adds one more layer, which sees every attempt; ``settings`` are fields of `JudgeSettings`.
+    ``around`` adds one more layer, which sees every attempt; ``settings`` are fields of `JudgeSpec`.
 
     Raises:
         ConfigError: no such embedder, or a setting is missing; the message names it.
     """
-    make, argument = _EMBEDDERS.factory(spec)
-    given = _settings_of(argument, settings)
-    check_headers(given.headers)
-    embedder: Embedder = _EMBEDDERS.open(make, given, spec)
-    backoff = Backoff(max_retries=max_retries)
-    return _CarefulEmbedder(around(embedder) if around else embedder, backoff, max_concurrency)
+    return JudgeSpec(use=spec, **settings).open_embedder(around)
 
 
 class _CarefulEmbedder:
@@ -295,26 +177,6 @@ class _CarefulEmbedder:
         await self.inner.aclose()
 
 
-def _settings_of(argument: str, given: Mapping[str, Any]) -> JudgeSettings:
-    return JudgeSettings(
-        argument=argument, **{name: value for name, value in given.items() if value is not None}
-    )
-
-
-def _check_settings(spec: str, settings: JudgeSettings) -> None:
-    kind = spec.partition(":")[0]
-    if settings.batches is not None and kind != "openai":
-        raise ConfigError(
-            f"the judge {spec!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
-            " endpoint that has its Batch API"
-        )
-    if kind in _WITHOUT_ENDPOINT and (settings.headers or settings.extra_body):
-        raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
-    if ours := next((name for name in _OURS if name in settings.extra_body), None):
-        raise ConfigError(f"`extra_body` cannot set {ours!r}: ragtrace sets it")
-    check_headers(settings.headers)
-
-
 def check_headers(headers: Mapping[str, str]) -> None:
     """Check that headers can be sent.
 
@@ -326,12 +188,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
             raise ConfigError(f"header {number} cannot be sent: write printable ASCII, on one line")
 
 
-def _endpoint(spec: str, settings: JudgeSettings) -> str:
-    """Return host, port and path of the endpoint, without user and password."""
-    kind = spec.partition(":")[0]
-    variable = _ADDRESSES.get(kind, f"{kind.upper()}_BASE_URL")
-    url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
-    return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
+def login_of(url: SplitResult) -> str:
+    """Return the ``authorization`` header for the user and password of a URL; empty if it has none."""
+    if url.username is None:
+        return ""
+    words = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return f"Basic {b64encode(words.encode()).decode()}"
 
 
 def key_variable(kind: str, named: str) -> str:
@@ -362,7 +224,8 @@ class JudgeSpec(JudgeSettings):
     api_key: str | None = field(default=None, repr=False)
     """The key itself, in place of an environment variable."""
     max_concurrency: int = 8
-    cache: CacheSettings | None = None
+    cache: Path | None = None
+    """The file with replies (content on disk). Judges that compute need none."""
     max_retries: int = 2
     """Retries after ``JudgeUnavailable`` only."""
 
@@ -387,9 +250,12 @@ class JudgeSpec(JudgeSettings):
     def secrets(self) -> tuple[str, ...]:
         """Secrets that must not be printed, even if a server repeats them."""
         urls = (self.base_url, *(self.environ.get(name) for name in _ADDRESSES.values()))
-        logins = (secret for url in urls for secret in secrets_in(url))
         keys = (self.environ.get(name, "") for name in (self.api_key_env, *_SECRETS))
-        return (self.api_key or "", *keys, *self.headers.values(), *logins)
+        found = [self.api_key or "", *keys, *self.headers.values()]
+        for url in map(urlsplit, filter(None, urls)):
+            if url.password is not None:
+                found += url.password, unquote(url.password), login_of(url).removeprefix("Basic ")
+        return tuple(found)
 
     def sibling(self, use: str, *, base_url: str | None = None, **own: Any) -> JudgeSpec:
         """Return the settings of another model for the same answers.
@@ -410,9 +276,9 @@ class JudgeSpec(JudgeSettings):
                 self, base_url=None, api_key_env=OPENAI_KEY, api_key=None, batches=None, **elsewhere
             )
         shared = {} if base_url is None else elsewhere
-        url = base_url or sibling_url(base.base_url, use, self.environ)
         if own.get("api_key_env") and "api_key" not in own:
             own["api_key"] = None
+        url = base_url or base.base_url
         return replace(base, **{"screen": None, **shared, **own, "use": use, "base_url": url})
 
     def open(self, around: Callable[[Judge], Judge] | None = None) -> Judge:
@@ -421,9 +287,27 @@ class JudgeSpec(JudgeSettings):
         Raises:
             ConfigError: there is no such judge or screen, or it lacks a setting.
         """
-        judge = open_judge(
-            self.use, cache=self.cache, around=around, max_retries=self.max_retries, **self._shared()
-        )
+        kind, limit = self.kind, self.max_concurrency
+        if self.batches is not None and kind != "openai":
+            raise ConfigError(
+                f"the judge {self.use!r} cannot be asked in batches: only `openai:MODEL` can, where there is"
+                " OpenAI's Batch API"
+            )
+        if kind in _WITHOUT_ENDPOINT and (self.headers or self.extra_body):
+            raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
+        if ours := next((name for name in _OURS if name in self.extra_body), None):
+            raise ConfigError(f"`extra_body` cannot set {ours!r}: ragtrace sets it")
+        judge: Judge = self._opened(_JUDGES)
+        # a judge may set limits of its own
+        timeout_s = _WHOLE_ASK * max(self.timeout_s, getattr(judge, "least_timeout_s", 0.0))
+        limit = MOST_REQUESTS if self.batches else min(limit, getattr(judge, "most_at_once", limit))
+        judge = Paced(judge, limit, timeout_s)
+        if around:
+            judge = around(judge)
+        judge = Retrying(judge, Backoff(max_retries=self.max_retries), max_concurrency=limit)
+        if self.cache and not judge.identity.computes:
+            # elsewhere the same name may be another model
+            judge = cached(judge, CacheFile(self.cache), place=f"{self.use} {self._endpoint}")
         return screened(judge, open_judge(self.screen.use), self.screen) if self.screen else judge
 
     def open_embedder(self, around: Callable[[Embedder], Embedder] | None = None) -> Embedder:
@@ -432,11 +316,20 @@ class JudgeSpec(JudgeSettings):
         Raises:
             ConfigError: there is no such embedder, or it lacks a setting.
         """
-        return open_embedder(self.use, around=around, **self._shared())
+        embedder: Embedder = self._opened(_EMBEDDERS)
+        backoff = Backoff(max_retries=self.max_retries)
+        return _CarefulEmbedder(around(embedder) if around else embedder, backoff, self.max_concurrency)
 
-    def _shared(self) -> Mapping[str, Any]:
-        given = {each.name: getattr(self, each.name) for each in fields(JudgeSettings)}
-        del given["argument"]
+    def _opened(self, kind: PluginKind) -> Any:
+        check_headers(self.headers)
+        make, argument = kind.factory(self.use)
         keys = dict.fromkeys((self.api_key_env, *OWN_KEYS.values()), self.api_key) if self.api_key else {}
         environ = {**self.environ, **keys} if keys else self.environ
-        return {**given, "environ": environ, "max_concurrency": self.max_concurrency}
+        return kind.open(make, replace(self, argument=argument, environ=environ), self.use)
+
+    @property
+    def _endpoint(self) -> str:
+        """Host, port and path of the endpoint, without user and password."""
+        variable = _ADDRESSES.get(self.kind, f"{self.kind.upper()}_BASE_URL")
+        url = urlsplit(self.base_url or self.environ.get(variable) or "")
+        return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"

@@ -201,9 +201,9 @@ class NumberedContext:
         self.cut = len(packs) > max_packs
         """Whether some packs are not shown."""
 
-    def id_of(self, number: int) -> str:
-        """Return the id of the chunk with this number."""
-        return self._chunks[number - 1].id
+    def ids_of(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """Return the ids of the chunks with these numbers."""
+        return tuple(dict.fromkeys(self._chunks[number - 1].id for number in numbers))
 
     def find_quote(self, number: int, quote: str) -> str | None:
         """Return the chunk's own text of the quote, if the chunk contains it."""

@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum, isclose
 from statistics import fmean
-from typing import Final
+from typing import Final, Unpack
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.asking import both, together
-from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, MetricOptions, readings, tally
 from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness, nothing_stated
 from ragtrace.metrics.retrieval import ChunkPrecision
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.settings import PromptSource
 from ragtrace.metrics.steps import cosine
 from ragtrace.model import (
     OF_REFERENCE,
@@ -326,17 +325,10 @@ class RagScore(ClaimMetric):
     passes = f"score >= 0.5 and {ClaimMetric.passes}"
 
     def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        weights: Mapping[str, float] | None = None,
+        self, *, weights: Mapping[str, float] | None = None, **options: Unpack[MetricOptions]
     ) -> None:
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
+        BuiltInMetric.__init__(self, **options)  # its parts have the default of the evidence
+        self.require_evidence = True
         self.weights = checked_weights(weights or DEFAULT_WEIGHTS)
         self._parts: tuple[BuiltInMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
 
@@ -429,25 +421,14 @@ class Criterion(BuiltInMetric):
     uses = ("criteria",)
     good, wrong = VerdictLabel.MET, VerdictLabel.NOT_MET
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        criterion: str,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-    ) -> None:
+    def __init__(self, *, name: str, criterion: str, **options: Unpack[MetricOptions]) -> None:
         """Take the criterion, which is part of the version.
 
         Raises:
             ConfigError: it is empty or too long, or a rule or a prompt cannot be used.
         """
         self.name, self.criterion = name, checked_criterion(criterion, name)
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
+        super().__init__(**options)
 
     @property
     def version(self) -> str:

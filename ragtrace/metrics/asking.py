@@ -24,7 +24,16 @@ from ragtrace.judge_steps import ClaimExtraction, Prompt, PromptName, StepName
 from ragtrace.metrics._evidence import NumberedContext
 from ragtrace.metrics.fence import Section
 from ragtrace.metrics.settings import Prompts, StepLimits, VerifySettings
-from ragtrace.model import DecidedBy, JudgeIdentity, RagRecord, StepRun, Usage
+from ragtrace.model import (
+    Claim,
+    DecidedBy,
+    JudgeIdentity,
+    RagRecord,
+    StepRun,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
 from ragtrace.ports import Clock, Embedder, Judge, JudgeReply, JudgeRequest
 from ragtrace.sentences import Sentence
 
@@ -143,12 +152,6 @@ def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Split the items into two halves."""
-    middle = len(items) // 2
-    return items[:middle], items[middle:]
-
-
 def output_tokens(texts: Collection[str]) -> int:
     """Return the number of output tokens that a reply about these texts needs.
 
@@ -224,7 +227,8 @@ async def _in_halves_if_cut(
             raise
     parts: list[AnswersT] = []
     errors: list[JudgeCutOff] = []
-    for half in halves(items):
+    middle = len(items) // 2
+    for half in (items[:middle], items[middle:]):
         try:
             parts.append(await _in_halves_if_cut(half, answered, ask, cut_off, again=again))
         except JudgeCutOff as exc:
@@ -302,6 +306,16 @@ class ItemReplies(PartialAnswers[NumberedText], Generic[T]):
     def missing(self, items: Sequence[NumberedText]) -> list[NumberedText]:
         """Return the items without any answer."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
+
+    def unjudged(self, claim: Claim) -> Verdict:
+        """Return the verdict on a claim that was given up."""
+        number = claim.index + 1
+        return Verdict(
+            claim=claim,
+            label=VerdictLabel.UNJUDGED,
+            reason=self.given_up[number],
+            omitted=number in self.omitted,
+        )
 
     def without_missing(self, items: Sequence[NumberedText]) -> ItemReplies[T]:
         """Return these answers.

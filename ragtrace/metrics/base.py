@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Final, TypedDict
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
@@ -52,6 +52,15 @@ class MetricFinding:
         return sum(v.omitted for v in (*self.verdicts, *(sentences or self.chunk_verdicts)))
 
 
+class MetricOptions(TypedDict, total=False):
+    """The options of every built-in metric."""
+
+    threshold: float | None
+    pass_when: str | None
+    judge_truncated: bool
+    prompts: Mapping[str, PromptSource] | None
+
+
 class BuiltInMetric(ABC):
     """A built-in metric. Stateless: one instance handles many records concurrently."""
 
@@ -82,7 +91,7 @@ class BuiltInMetric(ABC):
         self._rule = self._chosen_rule(threshold, pass_when)
         self.judge_truncated = judge_truncated
         """Judge records with truncated texts instead of skipping them."""
-        self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
+        self.prompts = read_prompts(prompts or {}, known=prompts_of(*self.uses))
         """The user's prompts, by the name of the prompt they replace."""
 
     @property

@@ -9,26 +9,16 @@ Hallucination, groundedness and the RAG score count the same verdicts: they shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Unpack
 
-from ragtrace.errors import ConfigError
-from ragtrace.judge_steps import (
-    ClaimExtraction,
-    TruthMemory,
-    TruthSettings,
-    TruthVerification,
-    Verification,
-    VerifyForm,
-)
-from ragtrace.metrics.base import INCIDENTAL, BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.judge_steps import ClaimExtraction, StepName, Verification, VerifyForm
+from ragtrace.metrics.base import INCIDENTAL, BuiltInMetric, MetricFinding, MetricOptions, readings, tally
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import (
     Claim,
     Direction,
-    Intermediate,
     Part,
     RagRecord,
     SkipReason,
@@ -54,63 +44,22 @@ class ClaimMetric(BuiltInMetric):
     readings = CLAIM_READINGS
     rules = "2"
     passes = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
+    needs: tuple[Part, ...] = (Part.CONTEXT, Part.ANSWER)
+    uses: tuple[StepName, ...] = ("extract", "verify")
 
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        on_missing: str = "unjudged",
-        require_evidence: bool | None = None,
-        truths: bool = False,
-        truths_limit: int | None = None,
-    ) -> None:
-        """``on_missing`` says what a claim counts as if the judge gave no usable verdict on it.
+    def __init__(self, *, require_evidence: bool = True, **options: Unpack[MetricOptions]) -> None:
+        """With ``require_evidence`` a claim is supported only if a quote in a chunk that it cites says so.
 
-        With ``require_evidence`` a supported claim is such a one, unless a chunk of the record and a quote
-        that is found there support it; verdicts in a form without quotes need none. It is the default, except
-        with ``truths``, whose words need not be the chunk's. With ``truths`` claims are judged against facts
-        that the judge first lists for each chunk, at most ``truths_limit`` a chunk, with one call more.
-
-        Raises:
-            ConfigError: an option has another value.
+        Verdicts in a form without quotes need none.
         """
-        self.truths = _truth_settings(self.name, truths, truths_limit)
-        if self.truths:
-            self.uses = (*type(self).uses, "truths")
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
-        if on_missing not in _ON_MISSING:
-            raise ConfigError(f"{self.name}: `on_missing` is {' or '.join(_ON_MISSING)}, not {on_missing!r}")
-        self.on_missing = on_missing
-        self.require_evidence = not truths if require_evidence is None else require_evidence
+        super().__init__(**options)
+        self.require_evidence = require_evidence
 
     @property
     def version(self) -> str:
         """Changes whenever the same verdicts or prompts could give another score."""
-        return "-".join([super().version, *self._readings_chosen()])
-
-    def _readings_chosen(self) -> Iterator[str]:
-        if not self._rule.limits_coverage:
-            yield "half"
-        if self.on_missing != _ON_MISSING[0]:
-            yield f"missing-{self.on_missing}"
-        if self.require_evidence == bool(self.truths):
-            yield "evidence" if self.require_evidence else "bare"
-        if self.truths:
-            yield "truths" if self.truths.limit is None else f"truths-{self.truths.limit}"
-
-    def counted(self, verdict: Verdict, *, has_quotes: bool) -> Verdict:
-        """Return a verdict as the options count it."""
-        is_bare = verdict.label is VerdictLabel.SUPPORTED and not verdict.quote_verified
-        if self.require_evidence and has_quotes and is_bare:
-            verdict = replace(verdict, label=VerdictLabel.UNJUDGED, reason=_NO_EVIDENCE)
-        if verdict.label is VerdictLabel.UNJUDGED and self.on_missing == VerdictLabel.UNSUPPORTED:
-            return replace(verdict, label=VerdictLabel.UNSUPPORTED, omitted=False)
-        return verdict
+        half = "" if self._rule.limits_coverage else "-half"
+        return f"{super().version}{half}{'' if self.require_evidence else '-bare'}"
 
     def read(self, finding: MetricFinding) -> Readings:
         """Return the readings that a pass rule may use, from the verdicts."""
@@ -124,21 +73,6 @@ class ClaimVerdicts:
     extraction: ClaimExtraction
     verification: Verification
     counts: VerdictCounts
-    read: TruthVerification | None = None
-    """The truths that the claims were judged against, by option."""
-    truths_limit: int | None = None
-
-    @property
-    def intermediate(self) -> Intermediate | None:
-        """Return the truths."""
-        return Intermediate(truths=self.read.truths, truths_limit=self.truths_limit) if self.read else None
-
-    @property
-    def truth_counts(self) -> dict[str, float | None]:
-        """Return the numbers of truths and of chunks without any, for the details."""
-        if self.read is None:
-            return {}
-        return {"truths": self.read.total, "truths_cut": self.read.cut, "chunks_unread": self.read.unread}
 
     @property
     def caution(self) -> str:
@@ -147,7 +81,6 @@ class ClaimVerdicts:
         return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
 
 
-_ON_MISSING: Final = (VerdictLabel.UNJUDGED.value, VerdictLabel.UNSUPPORTED.value)
 _NO_EVIDENCE: Final = "no evidence: the judge calls it supported, and its quote is in no chunk that it cites"
 
 
@@ -156,31 +89,21 @@ async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdict
     extraction = await steps.extract()
     if not extraction.claims:
         return nothing_stated(extraction)
-    read = await steps.verify_by_truths(metric.truths) if metric.truths else None
-    verification = read.verification if read else await steps.verify()
-    has_quotes = verification.form is VerifyForm.JSON and not steps.judge.is_human
-    verdicts = tuple(metric.counted(verdict, has_quotes=has_quotes) for verdict in verification.verdicts)
-    verification = replace(verification, verdicts=verdicts)
-    counts = VerdictCounts.of(verification.verdicts)
+    verification = await steps.verify()
+    if metric.require_evidence and verification.form is VerifyForm.JSON and not steps.judge.is_human:
+        verification = replace(verification, verdicts=tuple(map(_evident, verification.verdicts)))
+    verdicts = verification.verdicts
+    counts = VerdictCounts.of(verdicts)
     if not counts.judged:
         return MetricFinding(
             skip_reason=SkipReason.ALL_UNJUDGED, explanation=explain_support(verdicts), verdicts=verdicts
         )
-    return ClaimVerdicts(
-        extraction=extraction,
-        verification=verification,
-        counts=counts,
-        read=read,
-        truths_limit=metric.truths.limit if metric.truths else None,
-    )
+    return ClaimVerdicts(extraction=extraction, verification=verification, counts=counts)
 
 
-def _truth_settings(name: str, truths: bool, limit: int | None) -> TruthSettings | None:
-    if limit is not None and not truths:
-        raise ConfigError(f"{name}: `truths_limit` needs `truths: true`")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200):
-        raise ConfigError(f"{name}: `truths_limit` is a whole number from 1 to 200, not {limit!r}")
-    return TruthSettings(limit=limit, memory=TruthMemory()) if truths else None
+def _evident(verdict: Verdict) -> Verdict:
+    is_bare = verdict.label is VerdictLabel.SUPPORTED and not verdict.quote_verified
+    return replace(verdict, label=VerdictLabel.UNJUDGED, reason=_NO_EVIDENCE) if is_bare else verdict
 
 
 def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
@@ -218,15 +141,10 @@ class Faithfulness(ClaimMetric):
     ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified`` and, with canary claims,
     ``sentinels_passed``.
 
-    With the option ``truths`` also the numbers ``truths``, ``truths_cut`` (beyond the limit) and
-    ``chunks_unread`` (no usable answer about them: the judge saw the chunk itself).
-
     Source: RAGAS' faithfulness (Es et al. 2023), with claim ids assigned by code.
     """
 
     name = "faithfulness"
-    needs = (Part.CONTEXT, Part.ANSWER)
-    uses = ("extract", "verify")
 
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the supported claims."""
@@ -247,9 +165,7 @@ class Faithfulness(ClaimMetric):
                 verdicts_rejected=found.verification.rejected,
                 quotes_unverified=found.verification.quotes_unverified,
                 canaries_passed=found.verification.canaries_passed or None,
-                **found.truth_counts,
             ),
-            intermediate=found.intermediate,
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
@@ -281,8 +197,6 @@ class Groundedness(ClaimMetric):
     """
 
     name = "groundedness"
-    needs = (Part.CONTEXT, Part.ANSWER)
-    uses = ("extract", "verify")
 
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the sentences with only supported claims."""
@@ -297,10 +211,7 @@ class Groundedness(ClaimMetric):
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
             explanation=explain_support(verdicts, "sentence") + found.caution,
             verdicts=verdicts,
-            details=readings(
-                lower_bound=lower_bound(counts), coverage=coverage(counts), **found.truth_counts
-            ),
-            intermediate=found.intermediate,
+            details=readings(lower_bound=lower_bound(counts), coverage=coverage(counts)),
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
@@ -348,83 +259,38 @@ class Hallucination(ClaimMetric):
     name = "hallucination"
     direction = Direction.LOWER_IS_BETTER
     passes = "material_contradicted == 0 and coverage >= 0.5"
-    needs = (Part.CONTEXT, Part.ANSWER)
-    uses = ("extract", "verify")
-
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        on_missing: str = "unjudged",
-        require_evidence: bool | None = None,
-        truths: bool = False,
-        truths_limit: int | None = None,
-        count_unsupported: bool = False,
-    ) -> None:
-        """With ``count_unsupported``, the score is ``ungrounded_share``, and both kinds of claims fail.
-
-        Raises:
-            ConfigError: an option has another value.
-        """
-        self.count_unsupported = count_unsupported
-        if count_unsupported:
-            self.passes = ClaimMetric.passes
-        super().__init__(
-            threshold=threshold,
-            pass_when=pass_when,
-            judge_truncated=judge_truncated,
-            prompts=prompts,
-            on_missing=on_missing,
-            require_evidence=require_evidence,
-            truths=truths,
-            truths_limit=truths_limit,
-        )
-
-    def _readings_chosen(self) -> Iterator[str]:
-        yield from super()._readings_chosen()
-        if self.count_unsupported:
-            yield "ungrounded"
 
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the contradicted claims."""
-        if not steps.judge.contradicts and not self.count_unsupported:
+        if not steps.judge.contradicts:
             return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
         found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
             return found
         counts = found.counts
         return MetricFinding(
-            score=self._share(counts),
-            explanation=self._explain(found.verification.verdicts) + found.caution,
+            score=contradicted_share(counts),
+            explanation=_explain_contradiction(found.verification.verdicts) + found.caution,
             verdicts=found.verification.verdicts,
             details=readings(
                 unsupported_share=counts.unsupported / counts.judged,
                 ungrounded_share=ungrounded_share(counts),
                 upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
                 coverage=coverage(counts),
-                **found.truth_counts,
             ),
-            intermediate=found.intermediate,
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the contradicted claims, and by option the unsupported ones."""
-        return self._share(VerdictCounts.of(finding.verdicts))
+        """Count the contradicted claims."""
+        return contradicted_share(VerdictCounts.of(finding.verdicts))
 
-    def _share(self, counts: VerdictCounts) -> float | None:
-        return ungrounded_share(counts) if self.count_unsupported else contradicted_share(counts)
 
-    def _explain(self, verdicts: Sequence[Verdict]) -> str:
-        if self.count_unsupported:
-            return explain_support(verdicts)
-        counts = VerdictCounts.of(verdicts)
-        material = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental).contradicted
-        wrong = {
-            "contradicted": material,
-            INCIDENTAL: counts.contradicted - material,
-            "unjudged": counts.unjudged,
-        }
-        return tally(counts.total, "claim", "free of contradiction", wrong)
+def _explain_contradiction(verdicts: Sequence[Verdict]) -> str:
+    counts = VerdictCounts.of(verdicts)
+    material = VerdictCounts.of(verdict for verdict in verdicts if not verdict.is_incidental).contradicted
+    wrong = {
+        "contradicted": material,
+        INCIDENTAL: counts.contradicted - material,
+        "unjudged": counts.unjudged,
+    }
+    return tally(counts.total, "claim", "free of contradiction", wrong)

@@ -8,18 +8,20 @@ of ragtrace's own judges.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.errors import ConfigError
 from ragtrace.files import replace_file
 from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import JudgeIdentity
+from ragtrace.stats import JudgeErrors
 from ragtrace.text import in_words
 
 DEFAULT_THRESHOLD = 0.5
@@ -33,31 +35,6 @@ class _Saved(BaseModel):
 SavedT = TypeVar("SavedT", bound=_Saved)
 
 
-class MeasuredShare(_Saved):
-    """How often a judge was right."""
-
-    right: int = Field(ge=0)
-    of: int = Field(ge=0)
-
-    @model_validator(mode="after")
-    def _is_a_share(self) -> Self:
-        if self.right > self.of:
-            raise ValueError("`right` is more than `of`")
-        return self
-
-
-class AnswerErrors(_Saved):
-    """The judge's errors on whole answers, with the saved settings; `ragtrace report` corrects by them.
-
-    Answers that the judge left open are in neither share.
-    """
-
-    sensitivity: MeasuredShare
-    """Of the answers that people support: those that the judge passes."""
-    specificity: MeasuredShare
-    """Of the other answers: those that it fails."""
-
-
 class MeasuredOn(_Saved):
     """The basis of a recommendation, for people."""
 
@@ -67,8 +44,9 @@ class MeasuredOn(_Saved):
     balanced_accuracy: float
     low: float | None = None
     high: float | None = None
-    answer_errors: AnswerErrors | None = None
-    """``None`` if a threshold was moved: the errors were measured without it."""
+    answer_errors: JudgeErrors | None = None
+    """On whole answers, without those that the judge left open: `ragtrace report` corrects by them. ``None``
+    if a threshold was moved: they were measured without it."""
 
 
 def _recommended(threshold: float | None) -> float | None:
@@ -153,8 +131,9 @@ class CardState(StrEnum):
     MEASURED = "measured"
 
 
-class CardFigure(_Saved):
-    """A number with its 95% interval by source document, if the sample allows one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalEstimate:
+    """A number with its 95% interval, if the sample allows one."""
 
     value: float
     low: float | None = None
@@ -173,18 +152,13 @@ class CardAnswers(_Saved):
     undecided_flawed: int
 
 
-class RiskPoint(_Saved):
-    """The error if only the surest claims are decided."""
-
-    coverage: float
-    risk: float
-
-
-class RiskCoverage(_Saved):
-    """How much can be decided if no more than ``risk`` of the decided claims may be wrong."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskCoverage:
+    """How much a judge can decide if no more than ``risk`` of the decided claims may be wrong."""
 
     risk: float
-    coverage: CardFigure
+    coverage: IntervalEstimate
+    """The largest share of all claims, the surest first, that stays within it."""
 
 
 class CardSet(_Saved):
@@ -200,32 +174,31 @@ class CardSet(_Saved):
     claims: int | None = None
     unsupported: int | None = None
     """Claims that people call unsupported."""
-    decided: CardFigure | None = None
-    precision: CardFigure | None = None
+    decided: IntervalEstimate | None = None
+    precision: IntervalEstimate | None = None
     """Of the verdict *unsupported*."""
-    recall: CardFigure | None = None
+    recall: IntervalEstimate | None = None
     """Of all unsupported claims; open ones count as missed."""
-    recall_of_decided: CardFigure | None = None
-    contradicted_precision: CardFigure | None = None
+    recall_of_decided: IntervalEstimate | None = None
+    contradicted_precision: IntervalEstimate | None = None
     """Of the verdict *contradicted*: the share that people call contradicted."""
-    two_way: CardFigure | None = None
+    two_way: IntervalEstimate | None = None
     """Balanced accuracy over all claims, open ones as unsupported."""
-    auc: CardFigure | None = None
+    auc: IntervalEstimate | None = None
     """Of the probability of support."""
     calibration_error: float | None = None
     """Expected calibration error, in ten bins."""
-    floor_two_way: CardFigure | None = None
-    floor_auc: CardFigure | None = None
-    two_way_lead: CardFigure | None = None
+    floor_two_way: IntervalEstimate | None = None
+    floor_auc: IntervalEstimate | None = None
+    two_way_lead: IntervalEstimate | None = None
     """Balanced accuracy minus the floor's, paired: on the same claims, drawn together by document."""
-    auc_lead: CardFigure | None = None
+    auc_lead: IntervalEstimate | None = None
     """AUC minus the floor's, paired."""
     of_answers: CardAnswers | None = None
-    risk_coverage_area: CardFigure | None = None
+    risk_coverage_area: IntervalEstimate | None = None
     """AURC: the mean share of errors over all coverages."""
-    floor_risk_coverage_area: CardFigure | None = None
+    floor_risk_coverage_area: IntervalEstimate | None = None
     risk_limits: list[RiskCoverage] = []
-    risk_coverage: list[RiskPoint] = []
 
     @property
     def beats_floor(self) -> bool | None:
@@ -319,7 +292,7 @@ def check_card(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> None:
         CardState.BELOW_FLOOR: "is by its card no better than the share of a claim's words in the chunks",
     }[state]
     raise ConfigError(
-        f"`require_card` refuses the judge {judge.name}: it {why}."
+        f"the judge {judge.name} {why}, so `require_card` refuses it."
         " `ragtrace calibrate LABELED.jsonl --card card.json` measures it;"
         " `judge.card` (--set judge.card=FILE) names the card"
     )

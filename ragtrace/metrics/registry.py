@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
@@ -132,8 +133,11 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     except RagtraceError:
         raise
     except Exception as exc:
-        _check_options(make, named, options)
-        raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
+        taken = dict.fromkeys(_options_of(make))
+        strange = [name for name in options if taken and name not in taken]
+        why = f"it has no option `{strange[0]}`" if strange else str(exc)
+        takes = ", ".join(f"`{name}`" for name in taken) or "none"
+        raise ConfigError(f"metric {named!r} cannot be made: {why} (its options: {takes})") from exc
     valid = valid_metric(metric, named=named)
     threshold: object = getattr(metric, "threshold", None)
     if valid.pass_when is None and not (isinstance(threshold, float | int) and math.isfinite(threshold)):
@@ -177,16 +181,12 @@ def problem_in(result: object, metric: Metric) -> str | None:
     return "its result has a score and a `skip_reason`" if result.skip_reason else None
 
 
-def _check_options(make: Any, named: str, options: dict[str, Any]) -> None:
-    try:
-        signature = inspect.signature(make)
-    except ValueError:  # some built-in callables have no signature
-        return
-    try:
-        signature.bind(**options)
-    except TypeError as exc:
-        takes = ", ".join(f"`{name}`" for name in signature.parameters) or "none"
-        raise ConfigError(f"metric {named!r} cannot be made: {exc} (its options: {takes})") from exc
+def _options_of(make: Any) -> Iterator[str]:
+    """Yield the names of a factory's options, of a class with those that it passes on."""
+    for each in make.__mro__[:-1] if isinstance(make, type) else (make,):
+        with suppress(ValueError):  # some built-in callables have no signature
+            parameters = inspect.signature(each).parameters.values()
+            yield from (known.name for known in parameters if known.kind is not known.VAR_KEYWORD)
 
 
 def _lack(metric: Any) -> str | None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, log2
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import Grading, SentenceGrading
-from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, MetricOptions, readings, tally
 from ragtrace.metrics.faithfulness import explain_support
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import (
     ChunkVerdict,
     Intermediate,
@@ -145,23 +144,13 @@ class ContextPrecision(BuiltInMetric):
     needs: tuple[Part, ...] = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        against: str = _REFERENCE,
-    ) -> None:
+    def __init__(self, *, against: str = _REFERENCE, **options: Unpack[MetricOptions]) -> None:
         """``against`` says what chunks are graded by: the ``reference``, if there is one, or the ``answer``.
 
         Raises:
             ConfigError: an option has another value.
         """
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
+        super().__init__(**options)
         if against not in _AGAINST:
             raise ConfigError(f"{self.name}: `against` is {' or '.join(_AGAINST)}, not {against!r}")
         self.against = against
@@ -209,23 +198,13 @@ class ContextRelevance(BuiltInMetric):
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        unit: str = _CHUNK,
-    ) -> None:
+    def __init__(self, *, unit: str = _CHUNK, **options: Unpack[MetricOptions]) -> None:
         """``unit`` says what is graded: each ``chunk``, or each ``sentence`` of the chunks.
 
         Raises:
             ConfigError: an option has another value.
         """
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
+        super().__init__(**options)
         if unit not in _UNITS:
             raise ConfigError(f"{self.name}: `unit` is {' or '.join(_UNITS)}, not {unit!r}")
         self.unit = unit
@@ -359,23 +338,13 @@ class RetrievalRecall(BuiltInMetric):
     name = "retrieval_recall"
     measures: ClassVar[str] = "recall"
 
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        pass_when: str | None = None,
-        judge_truncated: bool = False,
-        prompts: Mapping[str, PromptSource] | None = None,
-        k: int | None = None,
-    ) -> None:
+    def __init__(self, *, k: int | None = None, **options: Unpack[MetricOptions]) -> None:
         """``k`` cuts the list of chunks.
 
         Raises:
             ConfigError: it is no whole number from 1 on.
         """
-        super().__init__(
-            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
-        )
+        super().__init__(**options)
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
             raise ConfigError(f"{self.name}: `k` is a whole number from 1 on, not {k!r}")
         self.k = k

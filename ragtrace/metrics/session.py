@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
@@ -21,8 +20,6 @@ from ragtrace.judge_steps import (
     Regeneration,
     SentenceGrading,
     Statement,
-    TruthSettings,
-    TruthVerification,
     Verification,
     VerifyForm,
 )
@@ -43,11 +40,10 @@ from ragtrace.metrics.steps import (
     grade_sentences,
     prompts_of,
 )
-from ragtrace.metrics.verify import RECALL, TRUTHS, VERIFY, reference_claims, verify_by_truths, verify_claims
+from ragtrace.metrics.verify import RECALL, VERIFY, reference_claims, verify_claims
 from ragtrace.model import (
     Chunk,
     Claim,
-    Direction,
     JudgeIdentity,
     RagRecord,
     StepRun,
@@ -187,12 +183,6 @@ class StepSession:
         """Return a verdict on each claim of the answer."""
         return await self._result(VERIFY)
 
-    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
-        """Return a verdict on each claim of the answer from the truths of the chunks alone."""
-        self.asked.add(self._key(EXTRACT))
-        key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
-        return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
-
     async def verify_in(self, claims: Sequence[Claim], texts: Sequence[Chunk]) -> Verification:
         """Return a verdict on each claim from these texts alone, which may be others than the chunks."""
         told = [[claim.text for claim in claims], [[text.id, text.text] for text in texts]]
@@ -292,14 +282,14 @@ class StepSession:
         bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
         further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
         passes = metric.threshold if metric.pass_when is None else metric.pass_when
-        about = (metric.name, metric.profile, metric.version, passes, metric.direction)
-        digest = _digest(*about, judges, self.prompt_sha256_of(metric), self.limits, further)
-        return f"{metric.version}+{digest}"
+        about = [metric.name, metric.profile, metric.version, passes, metric.direction]
+        identity = [about, judges, self.prompt_sha256_of(metric), repr(self.limits), *further]
+        return f"{metric.version}+{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
 
     def prompt_sha256_of(self, metric: Metric) -> str:
         """Return the digest of a metric's prompts; of all prompts if it does not declare them."""
         prompts = self.prompts.replaced(metric.prompts)
-        return prompts.sha256_of(prompts_of(self._steps_of(metric)))
+        return prompts.sha256_of(prompts_of(*self._steps_of(metric)))
 
     def _steps_of(self, metric: Metric) -> tuple[str, ...]:
         return _UNDECLARED if metric.uses is None else metric.uses
@@ -319,7 +309,7 @@ class StepSession:
     def _key(self, *steps: Step[Any, Any, Any]) -> str:
         names = [step.name for step in steps]
         given = [name for step in steps for name in step.after]
-        return f"{'+'.join(names)} {self.prompts.sha256_of(prompts_of((*given, *names)))}"
+        return f"{'+'.join(names)} {self.prompts.sha256_of(prompts_of(*given, *names))}"
 
     def _material(self, judge: Judge) -> Material:
         # the calibration of the judge does not apply to the second
@@ -369,22 +359,6 @@ _PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}
 _UNDECLARED = tuple(name for name in STEPS if name not in LATER)
 """The steps of a metric that does not declare any: those that there were before it had to."""
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
-
-
-@lru_cache(maxsize=256, typed=True)  # typed: the thresholds 1 and 1.0 have different texts
-def _digest(
-    name: str,
-    profile: str,
-    version: str,
-    passes: str | float | None,
-    direction: Direction,
-    judges: tuple[tuple[str, str], ...],
-    prompts: str,
-    limits: StepLimits,
-    further: tuple[object, ...],
-) -> str:
-    identity = [[name, profile, version, passes, direction], judges, prompts, repr(limits), *further]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 class _Once(Generic[T]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -15,11 +15,6 @@ from ragtrace.judge_steps import HEADER_FENCE, LATER, PROMPTS, Prompt, PromptNam
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
-
-
-@lru_cache(maxsize=256)
-def _joint_sha256(digests: tuple[str, ...]) -> str:
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def read_prompts(
@@ -82,8 +77,6 @@ class Prompts:
     retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v2.md"))
     """Replaces ``chunks`` and ``recall`` if both are combined in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
-
-    truths: Prompt = field(default_factory=partial(built_in_prompt, "truths.v1.md"))
     criteria: Prompt = field(default_factory=partial(built_in_prompt, "criteria.v1.md"))
 
     @classmethod
@@ -99,7 +92,8 @@ class Prompts:
 
     def sha256_of(self, names: Iterable[PromptName]) -> str:
         """Return the digest of these prompts in their order; for a single one, the digest of its file."""
-        return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))
+        digests = [self.named(name).sha256 for name in names]
+        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def named(self, name: PromptName) -> Prompt:
         """Return the prompt with this name."""

@@ -28,7 +28,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, TypeVar, cast
@@ -88,7 +88,7 @@ from ragtrace.metrics.asking import (
     together,
 )
 from ragtrace.metrics.fence import Section, fenced
-from ragtrace.metrics.verify import RECALL, TRUTHS, VERIFY, verify_reference
+from ragtrace.metrics.verify import RECALL, VERIFY, verify_reference
 from ragtrace.model import (
     OF_CRITERION,
     Chunk,
@@ -130,13 +130,7 @@ async def _ask_statements(
         ),
     )
     reply = await material.judge.ask(EXTRACT.request(given, material, again=again))
-    return _Found(
-        (
-            _Part.check(
-                reply.value, asked={sentence.number for sentence in part}, shown=(*part, *surroundings)
-            ),
-        )
-    )
+    return _Found((_Part.check(reply.value, asked=part, shown=(*part, *surroundings)),))
 
 
 def _fail_whole(part: Sequence[Sentence], error: JudgeCutOff) -> _Found:
@@ -207,19 +201,11 @@ def _numbered(sentences: Iterable[Sentence]) -> tuple[NumberedText, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stated:
-    """A statement of one reply, with the existing sentences it cites."""
-
-    sentences: tuple[int, ...]
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """One checked reply."""
 
-    stated: tuple[_Stated, ...]
+    stated: tuple[Statement, ...]
+    """With the asked sentences that they cite, not yet numbered."""
     rejected: int
     refusal: bool
 
@@ -228,23 +214,21 @@ class _Part:
         return {number for statement in self.stated for number in statement.sentences}
 
     @classmethod
-    def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
-        given, texts = reply.claims, {sentence.number: _bare(sentence.text) for sentence in shown}
-        cited = [(_sources(claim, texts), claim) for claim in given if claim.text.strip()]
+    def check(cls, reply: ExtractReply, *, asked: Sequence[Sentence], shown: Sequence[Sentence]) -> _Part:
+        texts = {sentence.number: _bare(sentence.text) for sentence in shown}
+        cited = [(_sources(claim, texts), claim) for claim in reply.claims if claim.text.strip()]
         known = [(numbers, claim) for numbers, claim in cited if numbers & texts.keys()]
-        return cls(
-            stated=tuple(
-                _Stated(
-                    sentences=tuple(sorted(numbers & asked)),
-                    text=" ".join(claim.text.split()),
-                    kind=claim.kind,
+        stated = []
+        for numbers, claim in known:
+            if sources := [sentence for sentence in asked if sentence.number in numbers]:
+                text, (start, end) = " ".join(claim.text.split()), (sources[0].start, sources[-1].end)
+                stated.append(
+                    Statement(
+                        claim=Claim(index=0, text=text, start=start, end=end, kind=claim.kind),
+                        sentences=tuple(sentence.number for sentence in sources),
+                    )
                 )
-                for numbers, claim in known
-                if numbers & asked
-            ),
-            rejected=len(given) - len(known),
-            refusal=reply.refusal,
-        )
+        return cls(stated=tuple(stated), rejected=len(reply.claims) - len(known), refusal=reply.refusal)
 
 
 def _sources(claim: ExtractedClaim, texts: Mapping[int, str]) -> set[int]:
@@ -261,8 +245,12 @@ def _bare(text: str) -> str:
 
 
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtraction:
-    stated = [statement for part in parts for statement in part.stated]
-    statements = tuple(_statements(stated, {sentence.number: sentence for sentence in sentences}))
+    # a repeated statement must count once
+    once = dict.fromkeys(statement for part in parts for statement in part.stated)
+    statements = tuple(
+        replace(statement, claim=replace(statement.claim, index=index))
+        for index, statement in enumerate(sorted(once, key=lambda one: one.sentences[0]))
+    )
     factual = (statement.claim for statement in statements if statement.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return ClaimExtraction(
@@ -272,18 +260,6 @@ def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtract
         sentence_coverage=len(covered) / len(sentences) if sentences else None,
         rejected=sum(part.rejected for part in parts),
     )
-
-
-def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:
-    once: dict[tuple[object, ...], _Stated] = {}  # a repeated statement must count once
-    for statement in stated:
-        once.setdefault((statement.sentences, statement.text, statement.kind), statement)
-    for index, each in enumerate(sorted(once.values(), key=lambda one: one.sentences[0])):
-        start, end = sentences[each.sentences[0]].start, sentences[each.sentences[-1]].end
-        yield Statement(
-            claim=Claim(index=index, text=each.text, start=start, end=end, kind=each.kind),
-            sentences=each.sentences,
-        )
 
 
 _RELEVANCES: Mapping[Relevance, VerdictLabel] = {
@@ -310,17 +286,8 @@ async def grade_statements(material: Material) -> tuple[Verdict, ...]:
     return tuple(
         Verdict(claim=statement.claim, label=_RELEVANCES[found.relevance])
         if (found := replies.found.get(item.number))
-        else _unjudged(statement.claim, item.number, replies)
+        else replies.unjudged(statement.claim)
         for statement, item in zip(statements, numbered, strict=True)
-    )
-
-
-def _unjudged(claim: Claim, number: int, replies: ItemReplies[Any]) -> Verdict:
-    return Verdict(
-        claim=claim,
-        label=VerdictLabel.UNJUDGED,
-        reason=replies.given_up[number],
-        omitted=number in replies.omitted,
     )
 
 
@@ -369,12 +336,7 @@ async def grade_chunks(material: Material) -> Grading:
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(
         verdicts=tuple(
-            _chunk_verdict(
-                chunk.id,
-                rank,
-                _grade(number, pieces[number], answers),
-                omitted=any(number in answer.omitted for answer in answers),
-            )
+            _chunk_verdict(chunk.id, rank, number, pieces[number], answers)
             for rank, (number, chunk) in enumerate(ranked)
         ),
         rejected=sum(answer.rejected for answer in answers),
@@ -407,25 +369,24 @@ def _packs(chunks: Sequence[Chunk], seed: str, pack_chars: int) -> list[list[Num
     return [one_a_number(pack) for pack in pack_chunks(shown, pack_chars)]
 
 
-def _grade(number: int, pieces: int, answers: Sequence[ItemReplies[GivenGrade]]) -> GivenGrade | str:
+def _chunk_verdict(
+    chunk_id: str, rank: int, number: int, pieces: int, answers: Sequence[ItemReplies[GivenGrade]]
+) -> ChunkVerdict:
     """Return the best grade among the pieces of a chunk, or why there is none."""
     grades = [answer.found[number] for answer in answers if number in answer.found]
     best = max(grades, key=lambda grade: grade.relevance, default=None)
     if best and (best.relevance == _BEST or len(grades) == pieces):
-        return best
-    if not pieces:
-        return "the chunk has no text"
+        reason = best.reason.strip() or None
+        return ChunkVerdict(chunk_id=chunk_id, rank=rank, label=_GRADES[best.relevance], reason=reason)
     given_up = (answer.given_up[number] for answer in answers if number in answer.given_up)
-    return next(given_up, "the context is too long to show all of the chunk")
-
-
-def _chunk_verdict(chunk_id: str, rank: int, grade: GivenGrade | str, *, omitted: bool) -> ChunkVerdict:
-    if isinstance(grade, str):
-        return ChunkVerdict(
-            chunk_id=chunk_id, rank=rank, label=VerdictLabel.UNJUDGED, reason=grade, omitted=omitted
-        )
-    label, reason = _GRADES[grade.relevance], grade.reason.strip() or None
-    return ChunkVerdict(chunk_id=chunk_id, rank=rank, label=label, reason=reason)
+    why = next(given_up, "the context is too long to show all of the chunk")
+    return ChunkVerdict(
+        chunk_id=chunk_id,
+        rank=rank,
+        label=VerdictLabel.UNJUDGED,
+        reason=why if pieces else "the chunk has no text",
+        omitted=any(number in answer.omitted for answer in answers),
+    )
 
 
 _BEST_FIRST = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
@@ -528,9 +489,9 @@ class Bundle:
         reply = await self._reply
         if reply is None:
             return await self._judge.ask(request)
-        return cast(
-            JudgeReply[ReplyT], JudgeReply(value=_PARTS[request.step](reply.value), usage=reply.usage)
-        )
+        part = getattr(reply.value, _PARTS[request.step])
+        value = request.reply_type.model_construct(**{_PARTS[request.step]: part})
+        return JudgeReply(value=value, usage=reply.usage)
 
     async def aclose(self) -> None:
         """Close the judge."""
@@ -556,7 +517,7 @@ class Bundle:
 
         def check(reply: RetrievalReply) -> None:
             if recall.check:
-                recall.check(_verdicts(reply))
+                recall.check(VerifyReply(verdicts=reply.verdicts))
 
         return JudgeRequest(
             step="retrieval",
@@ -569,15 +530,8 @@ class Bundle:
         )
 
 
-def _grades(reply: RetrievalReply) -> ChunksReply:
-    return ChunksReply(chunks=reply.chunks)
-
-
-def _verdicts(reply: RetrievalReply) -> VerifyReply:
-    return VerifyReply(verdicts=reply.verdicts)
-
-
-_PARTS: dict[str, Callable[[RetrievalReply], BaseModel]] = {"chunks": _grades, "recall": _verdicts}
+_PARTS: Final = {"chunks": "chunks", "recall": "verdicts"}
+"""The part of the combined reply that is the reply to a step."""
 
 
 def _render_retrieval(given: RetrievalInput, code: str) -> str:
@@ -664,7 +618,7 @@ def _criterion_verdict(
     claim = Claim(index=item.number - 1, text=item.text, kind=OF_CRITERION)
     found = replies.found.get(item.number)
     if found is None:
-        return _unjudged(claim, item.number, replies)
+        return replies.unjudged(claim)
     quote = answer.find(found.quote)
     return Verdict(
         claim=claim,
@@ -676,16 +630,12 @@ def _criterion_verdict(
 
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {
-    step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS, CRITERIA)
+    step.name: step for step in (EXTRACT, RELEVANCE, VERIFY, CHUNKS, RECALL, QUESTIONS, CRITERIA)
 }
 
 
-def prompts_of(steps: Collection[str]) -> tuple[PromptName, ...]:
-    """Return the names of the prompts that these steps may use, in the order of the steps."""
-    return _prompts_of(frozenset(steps))
-
-
 @cache
-def _prompts_of(steps: frozenset[str]) -> tuple[PromptName, ...]:
+def prompts_of(*steps: str) -> tuple[PromptName, ...]:
+    """Return the names of the prompts that these steps may use, in the order of the steps."""
     used = (step for step in STEPS.values() if step.name in steps)
     return tuple(dict.fromkeys(name for step in used for name in step.prompts))

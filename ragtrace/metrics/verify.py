@@ -1,225 +1,93 @@
-"""Steps B, D and T: ask what the chunks say about each claim, or about each sentence of the reference; for
-the facts that each chunk states.
+"""Steps B and D: ask what the chunks say about each claim, or about each sentence of the reference.
 
-There are two forms of B and D. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks
-about one claim per call and gets the probability that the judge says yes: small models are better at it, and
-it gives a confidence. With p for P(yes, the chunks support the claim), and q for P(yes, they contradict it),
-which is asked about the others, p is the confidence of supported, (1 - p)·q of contradicted, (1 - p)·(1 - q)
-of neither. Both forms use the same checks, packs and canary claims.
-
-Step T follows DeepEval's faithfulness: claims are judged against extracted truths, not against the chunks.
-Each chunk is asked about by itself, so its truths depend on nothing else and are kept for the next record.
+There are two forms. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks about one
+claim per call and gets the probability that the judge says yes: small models are better at it, and it gives a
+confidence. With p for P(yes, the chunks support the claim), and q for P(yes, they contradict it), which is
+asked about the others, p is the confidence of supported, (1 - p)·q of contradicted, (1 - p)·(1 - q) of
+neither. Both forms use the same checks, packs and canary claims.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
 from ragtrace.judge_forms import (
-    GivenTruths,
     GivenVerdict,
     NumberedText,
-    TruthsInput,
-    TruthsReply,
     VerdictWord,
     VerifyInput,
     VerifyReply,
     YesNoInput,
     YesNoQuestion,
 )
-from ragtrace.judge_steps import (
-    Prompt,
-    TruthMemory,
-    TruthSettings,
-    TruthVerification,
-    Verification,
-    VerifyForm,
-)
-from ragtrace.metrics._evidence import CanaryClaim, CanaryClaims, NumberedContext, check_canaries, pack_chunks
+from ragtrace.judge_steps import Prompt, Verification, VerifyForm
+from ragtrace.metrics._evidence import CanaryClaim, CanaryClaims, check_canaries
 from ragtrace.metrics.asking import (
     ItemReplies,
     Material,
     Step,
-    ask_each,
     ask_items,
     batches,
     chunk_sections,
     numbered_section,
-    one_a_number,
     output_tokens,
     together,
 )
-from ragtrace.metrics.fence import Section, fenced
-from ragtrace.model import OF_REFERENCE, Chunk, Claim, DecidedBy, Usage, Verdict, VerdictLabel
+from ragtrace.metrics.fence import fenced
+from ragtrace.model import OF_REFERENCE, Claim, DecidedBy, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 from ragtrace.sentences import Sentence
-
-FindQuote: TypeAlias = Callable[[int, str], str | None]
-"""Looks up a quote in the chunk with this number; returns the chunk's own text."""
 
 _LABELS: Mapping[VerdictWord, VerdictLabel] = {
     "supported": VerdictLabel.SUPPORTED,
     "contradicted": VerdictLabel.CONTRADICTED,
     "not_mentioned": VerdictLabel.UNSUPPORTED,
 }
+_FOLDED = "the judge says contradicted, which by its card it says too often"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedVerdict:
-    """The checked verdict of one reply on one claim."""
-
-    label: VerdictLabel
-    reason: str | None = None
-    chunks: tuple[int, ...] = ()
-    """Numbers of shown chunks, the one with the quote first."""
-    quote: str | None = None
-    """Verbatim text of the first chunk."""
-    confidence: float | None = None
-    """Probability in [0, 1] that the label is right, if the judge gives one."""
-    support: float | None = None
-    """Probability in [0, 1] that the chunks support the claim, if the judge gives one."""
-    omitted: bool = False
-    """The judge left out the verdict without abstaining, or gave an unusable one."""
-    decided_by: DecidedBy | None = None
-    """Who decided, if the judge is a cascade."""
-    material: bool = True
-    """Whether a flaw is more than an incidental word."""
+def _without_contradicted(verdict: Verdict) -> Verdict:
+    """Turn *contradicted* into *unsupported*, with the evidence."""
+    if verdict.label is not VerdictLabel.CONTRADICTED:
+        return verdict
+    reason = f"{_FOLDED}: {verdict.reason}" if verdict.reason else _FOLDED
+    return replace(verdict, label=VerdictLabel.UNSUPPORTED, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedVerdicts:
-    """The verdicts on the claims of a record, by number."""
-
-    rulings: Mapping[int, CheckedVerdict]
-    rejected: int = 0
-    """Number of verdicts with unknown ids."""
-    canaries_passed: int = 0
-
-    def without_contradicted(self) -> CheckedVerdicts:
-        """Turn *contradicted* into *unsupported*, with the evidence."""
-        return replace(self, rulings={number: _folded(ruling) for number, ruling in self.rulings.items()})
-
-    def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
-        """Apply a second look, which changes a claim to supported only with a quote from the chunks."""
-        found = {
-            number: ruling
-            for number, ruling in second.rulings.items()
-            if ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
-        }
-        return CheckedVerdicts(
-            rulings={**self.rulings, **found},
-            rejected=self.rejected + second.rejected,
-            canaries_passed=self.canaries_passed + second.canaries_passed,
-        )
-
-
-def _folded(ruling: CheckedVerdict) -> CheckedVerdict:
-    if ruling.label is not VerdictLabel.CONTRADICTED:
-        return ruling
-    reason = f"{FOLDED}: {ruling.reason}" if ruling.reason else FOLDED
-    return replace(ruling, label=VerdictLabel.UNSUPPORTED, reason=reason)
-
-
-FOLDED: Final = "the judge says contradicted, which by its card it says too often"
-
-
-def undecided(reason: str) -> CheckedVerdict:
-    """Return a missing verdict with its reason."""
-    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)
-
-
-def omitted(reason: str) -> CheckedVerdict:
-    """Return a verdict that the judge left out without abstaining."""
-    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
-
-
-def checked_verdicts(
-    replies: ItemReplies[GivenVerdict], *, shown: Collection[int], find_quote: FindQuote
-) -> Mapping[int, CheckedVerdict]:
-    """Return the verdicts about some chunks, by claim, with the evidence that was found."""
-    given_up = {
-        number: omitted(reason) if number in replies.omitted else undecided(reason)
-        for number, reason in replies.given_up.items()
-    }
-    found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
-    checked = {**given_up, **found}
-    named = {
-        number: replace(ruling, decided_by=replies.decided_by[number])
-        if number in replies.decided_by
-        else ruling
-        for number, ruling in checked.items()
-    }
-    support = replies.support
-    return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in named.items()}
-
-
-def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
+def _with_support(verdict: Verdict, support: float | None) -> Verdict:
     """Add the probability of support; a label is right with it, or with the rest, if who gave it decided."""
-    if support == ruling.support:
-        return ruling
-    if ruling.decided_by is DecidedBy.JUDGE:
-        return replace(ruling, support=support)
+    if support is None or support == verdict.support:
+        return verdict
+    if verdict.decided_by is DecidedBy.JUDGE:
+        return replace(verdict, support=support)
     by_label = {VerdictLabel.SUPPORTED: support, VerdictLabel.UNSUPPORTED: 1 - support}
-    return replace(ruling, support=support, confidence=by_label.get(ruling.label))
+    return replace(verdict, support=support, confidence=by_label.get(verdict.label))
 
 
-def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
-    """Combine the verdicts on one claim from several packs of chunks.
+def _combined(claim: Claim, verdicts: Sequence[Verdict]) -> Verdict:
+    """Combine the verdicts on a claim from several packs of chunks.
 
     One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them; it
     is incidental if one pack has all but an incidental word. A material contradiction takes precedence, then
     evidence with a quote, then the higher confidence. The probability of support is the
     highest of all packs.
     """
-    chosen = _chosen(rulings)
-    support = max((ruling.support for ruling in rulings if ruling.support is not None), default=None)
-    return chosen if support is None else _with_support(chosen, support)
-
-
-def _chosen(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
+    if not verdicts:
+        return Verdict(claim=claim, label=VerdictLabel.UNJUDGED, reason="no chunk with text was shown")
+    support = max((verdict.support for verdict in verdicts if verdict.support is not None), default=None)
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
-        alike = [ruling for ruling in rulings if ruling.label is label]
-        if alike:
-            return max(
-                alike,
-                key=lambda one: (one.material, one.quote is not None, one.omitted, _confidence(one)),
-            )
-    return min(
-        rulings,
-        key=lambda one: (one.material, _confidence(one)),
-        default=undecided("no chunk with text was shown"),
-    )
+        if alike := [verdict for verdict in verdicts if verdict.label is label]:
+            best = max(alike, key=lambda v: (v.material, v.quote is not None, v.omitted, v.confidence or 0.0))
+            return _with_support(best, support)
+    return _with_support(min(verdicts, key=lambda v: (v.material, v.confidence or 0.0)), support)
 
 
-def _confidence(ruling: CheckedVerdict) -> float:
-    return ruling.confidence or 0.0
-
-
-def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> CheckedVerdict:
-    reason = given.reason.strip() or None
-    if given.label == "not_mentioned":
-        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason, material=given.material)
-    cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)
-    holder, quote = _first_holding(given.quote, cited, find_quote)
-    return CheckedVerdict(
-        label=_LABELS[given.label],
-        reason=reason,
-        chunks=tuple(sorted(cited, key=lambda number: number != holder)),
-        quote=quote,
-        material=given.material or given.label == "supported",
-    )
-
-
-def _first_holding(quote: str, cited: Sequence[int], find_quote: FindQuote) -> tuple[int | None, str | None]:
-    for number in cited:
-        if found := find_quote(number, quote):
-            return number, found
-    return None, None
+def _numbered(claims: Iterable[Claim]) -> list[NumberedText]:
+    return [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
 
 
 Pack: TypeAlias = Sequence[NumberedText]
@@ -239,33 +107,77 @@ class JsonVerifier:
     question: str | None
     """The question that the claims answer."""
 
-    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
-        """Return a verdict on every claim."""
+    async def rule(self, claims: Sequence[Claim]) -> Verification:
+        """Return a verdict on every claim.
+
+        A second look changes one to *supported* only with a quote from the chunks.
+        """
         found = await self.rule_once(claims, self.material.context.packs)
-        doubtful = [claim for claim in claims if found.rulings[claim.number].label in _DOUBTFUL]
+        doubtful = [verdict.claim for verdict in found.verdicts if verdict.label in _DOUBTFUL]
         if self.again is None or not doubtful:
             return found
         looking_again = replace(self, prompt=self.again, again=None)
         reordered = [tuple(reversed(pack)) for pack in self.material.context.packs]
-        return found.corrected_by(await looking_again.rule_once(doubtful, reordered))
+        second = await looking_again.rule_once(doubtful, reordered)
+        better = {
+            verdict.claim: verdict
+            for verdict in second.verdicts
+            if verdict.label is VerdictLabel.SUPPORTED and verdict.quote_verified
+        }
+        return Verification(
+            verdicts=tuple(better.get(verdict.claim, verdict) for verdict in found.verdicts),
+            rejected=found.rejected + second.rejected,
+            canaries_passed=found.canaries_passed + second.canaries_passed,
+        )
 
-    async def rule_once(self, claims: Sequence[NumberedText], packs: Iterable[Pack]) -> CheckedVerdicts:
+    async def rule_once(self, claims: Sequence[Claim], packs: Iterable[Pack]) -> Verification:
         """Return a verdict on every claim, without a second look."""
         size = self.material.limits.claims_per_call
-        asked = [(pack, batch) for pack in packs for batch in batches(claims, size)]
+        asked = [(pack, batch) for pack in packs for batch in batches(_numbered(claims), size)]
         cut_off = ItemReplies[GivenVerdict].cut_off
         replies = await together(ask_items(batch, partial(self._ask, pack), cut_off) for pack, batch in asked)
-        checked = [self._checked(pack, reply) for (pack, _), reply in zip(asked, replies, strict=True)]
-        given = {c.number: [found[c.number] for found in checked if c.number in found] for c in claims}
-        return CheckedVerdicts(
-            rulings={number: combine(rulings) for number, rulings in given.items()},
+        heard = [(pack, reply) for (pack, _), reply in zip(asked, replies, strict=True)]
+        return Verification(
+            verdicts=tuple(
+                _combined(
+                    claim,
+                    [v for pack, reply in heard if (v := self._checked(claim, pack, reply)) is not None],
+                )
+                for claim in claims
+            ),
             rejected=sum(reply.rejected for reply in replies),
             canaries_passed=sum(reply.canaries_passed for reply in replies),
         )
 
-    def _checked(self, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Mapping[int, CheckedVerdict]:
-        shown = {chunk.number for chunk in pack}
-        return checked_verdicts(replies, shown=shown, find_quote=self.material.context.find_quote)
+    def _checked(self, claim: Claim, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Verdict | None:
+        """Return the verdict on a claim with its evidence; ``None`` if it was not asked for."""
+        number = claim.index + 1
+        if number in replies.found:
+            verdict = self._with_evidence(claim, replies.found[number], pack)
+        elif number in replies.given_up:
+            verdict = replies.unjudged(claim)
+        else:
+            return None
+        verdict = replace(verdict, decided_by=replies.decided_by.get(number))
+        return _with_support(verdict, replies.support.get(number))
+
+    def _with_evidence(self, claim: Claim, given: GivenVerdict, pack: Pack) -> Verdict:
+        verdict = Verdict(
+            claim=claim,
+            label=_LABELS[given.label],
+            reason=given.reason.strip() or None,
+            material=given.material or given.label == "supported",
+        )
+        if verdict.label is VerdictLabel.UNSUPPORTED:
+            return verdict
+        context, shown = self.material.context, {chunk.number for chunk in pack}
+        cited = [number for number in dict.fromkeys(given.chunks) if number in shown]
+        quotes = ((number, context.find_quote(number, given.quote)) for number in cited)
+        holder, quote = next((found for found in quotes if found[1]), (None, None))
+        cited.sort(key=lambda number: number != holder)
+        return replace(
+            verdict, chunk_ids=context.ids_of(cited), quote=quote, quote_verified=quote is not None
+        )
 
     async def _ask(
         self, pack: Pack, claims: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
@@ -332,7 +244,7 @@ class YesNoVerifier:
     canaries: CanaryClaims
     prompt: Prompt
 
-    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
+    async def rule(self, judged: Sequence[Claim]) -> Verification:
         """Return a verdict on every claim.
 
         Raises:
@@ -340,6 +252,7 @@ class YesNoVerifier:
             JudgeError: it gave no usable answer to any question.
             JudgeCompromised: it failed a canary claim.
         """
+        claims = _numbered(judged)
         heard = await together(self._hear(pack, claims) for pack in self.material.context.packs)
         if claims and heard and not any(pack.support for pack in heard):
             raise JudgeNonsense("the judge answered neither yes nor no to any question", usage=Usage())
@@ -348,10 +261,12 @@ class YesNoVerifier:
             heard = await together(self._hear_again(pack, doubtful) for pack in heard)
         doubtful = self._doubtful(claims, heard)
         heard = await together(self._hear_against(pack, doubtful) for pack in heard)
-        return CheckedVerdicts(
-            rulings={
-                claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
-            },
+        return Verification(
+            verdicts=tuple(
+                _combined(claim, [self._verdict(pack, claim) for pack in heard]) for claim in judged
+            ),
+            rejected=0,
+            form=VerifyForm.LOGPROBS,
             canaries_passed=sum(pack.canaries_passed for pack in heard),
         )
 
@@ -436,30 +351,27 @@ class YesNoVerifier:
     def _is_yes(self, p: float) -> bool:
         return p >= self.material.verify.threshold
 
-    def _ruling(self, heard: _Heard, claim: NumberedText) -> CheckedVerdict:
-        p, q = heard.support.get(claim.number), heard.against.get(claim.number)
-        if p is None:
-            return omitted("the judge answered neither yes nor no")
+    def _verdict(self, heard: _Heard, claim: Claim) -> Verdict:
+        number, context = claim.index + 1, self.material.context
+        p, q = heard.support.get(number), heard.against.get(number)
         alone = {chunk.number for chunk in heard.pack}
-        chunks = tuple(alone) if len(alone) == 1 else ()
-        if self._is_yes(p):
-            return self._supported(heard, claim, p, chunks)
-        if q is None:
-            # not asked since another pack supports the claim, or not answered
-            return omitted("the judge said neither that the chunks contradict the claim nor that they do not")
+        only = context.ids_of(alone) if len(alone) == 1 else ()
+        if p is not None and self._is_yes(p):
+            supported = Verdict(claim=claim, label=VerdictLabel.SUPPORTED, chunk_ids=only, confidence=p)
+            # this form has no quotes: a chunk that contains the claim verbatim is cited
+            for chunk in heard.pack:
+                if quote := context.find_quote(chunk.number, claim.text.rstrip(" .")):
+                    ids = context.ids_of([chunk.number])
+                    return replace(supported, chunk_ids=ids, quote=quote, quote_verified=True)
+            return supported
+        if p is None or q is None:  # q is not asked for either if another pack supports the claim
+            neither = "said neither that the chunks contradict the claim nor that they do not"
+            what = "answered neither yes nor no" if p is None else neither
+            return Verdict(claim=claim, label=VerdictLabel.UNJUDGED, reason=f"the judge {what}", omitted=True)
         if q >= _EVEN:
-            return CheckedVerdict(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
-        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
-
-    def _supported(
-        self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]
-    ) -> CheckedVerdict:
-        """Cite the chunk that contains the claim verbatim, if there is one; this form has no quotes."""
-        label = VerdictLabel.SUPPORTED
-        for chunk in heard.pack:
-            if quote := self.material.context.find_quote(chunk.number, claim.text.rstrip(" .")):
-                return CheckedVerdict(label=label, chunks=(chunk.number,), quote=quote, confidence=p)
-        return CheckedVerdict(label=label, chunks=chunks, confidence=p)
+            label = VerdictLabel.CONTRADICTED
+            return Verdict(claim=claim, label=label, chunk_ids=only, confidence=(1 - p) * q)
+        return Verdict(claim=claim, label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,10 +400,9 @@ async def verify_claims(
     step: VerifyStep, claims: Sequence[Claim], material: Material, *, second_look: bool = False
 ) -> Verification:
     """Ask for a verdict on each claim, in the form that the settings choose."""
-    numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
     canaries = CanaryClaims(
         seed=material.fence_code,
-        first_number=max((claim.number for claim in numbered), default=0) + 1,
+        first_number=max((claim.index + 1 for claim in claims), default=0) + 1,
         rate=0.0 if material.judge.identity.computes else material.verify.sentinel_rate,
     )
     prompts = material.prompts
@@ -506,15 +417,17 @@ async def verify_claims(
     one_by_one = YesNoVerifier(
         step=step.name, material=material, canaries=canaries, prompt=prompts.verify_yes_no
     )
-    form, found = await _in_chosen_form(one_by_one, batched, numbered)
+    found = await _in_chosen_form(one_by_one, batched, claims)
     if material.judge.identity.folds_contradicted:
-        found = found.without_contradicted()
-    return Verification(
-        verdicts=tuple(_verdict(claim, found.rulings[claim.index + 1], material.context) for claim in claims),
-        rejected=found.rejected,
-        form=form,
-        canaries_passed=found.canaries_passed,
-    )
+        found = replace(found, verdicts=tuple(map(_without_contradicted, found.verdicts)))
+    return replace(found, verdicts=tuple(_final(verdict, material) for verdict in found.verdicts))
+
+
+def _final(verdict: Verdict, material: Material) -> Verdict:
+    if verdict.label is VerdictLabel.UNSUPPORTED and material.context.cut:
+        why = "unsupported by the chunks that were shown, and the context is too long to show all"
+        return Verdict(claim=verdict.claim, label=VerdictLabel.UNJUDGED, reason=why)
+    return replace(verdict, material=verdict.material or verdict.claim.kind == OF_REFERENCE)
 
 
 def render_verify(given: VerifyInput, code: str) -> str:
@@ -528,7 +441,7 @@ def verdict_tokens(given: VerifyInput) -> int:
     return output_tokens([claim.text for claim in given.claims])
 
 
-VERIFY: Final = Step(
+VERIFY = Step(
     name="verify",
     prompts=("verify", "verify_yes_no", "verify_again"),
     after=("extract",),
@@ -541,38 +454,18 @@ VERIFY: Final = Step(
 
 
 async def _in_chosen_form(
-    one_by_one: YesNoVerifier, batched: JsonVerifier, claims: Sequence[NumberedText]
-) -> tuple[VerifyForm, CheckedVerdicts]:
+    one_by_one: YesNoVerifier, batched: JsonVerifier, claims: Sequence[Claim]
+) -> Verification:
     settings = batched.material.verify
     if settings.first_form is VerifyForm.JSON:
-        return VerifyForm.JSON, await batched.rule(claims)
+        return await batched.rule(claims)
     try:
-        return VerifyForm.LOGPROBS, await one_by_one.rule(claims)
+        return await one_by_one.rule(claims)
     except JudgeUnable as unable:  # judges remember it, so no later record pays for it
         if settings.form is VerifyForm.LOGPROBS:
             advice = "set the verify form to `json` or `auto`"
             raise JudgeUnable(f"{unable}: {advice}", usage=Usage()) from unable
-    return VerifyForm.JSON, await batched.rule(claims)
-
-
-def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> Verdict:
-    if ruling.label is VerdictLabel.UNSUPPORTED and context.cut:
-        ruling = undecided(
-            "unsupported by the chunks that were shown, and the context is too long to show all"
-        )
-    return Verdict(
-        claim=claim,
-        label=ruling.label,
-        reason=ruling.reason,
-        chunk_ids=tuple(dict.fromkeys(context.id_of(number) for number in ruling.chunks)),
-        quote=ruling.quote,
-        quote_verified=ruling.quote is not None,
-        confidence=ruling.confidence,
-        support=ruling.support,
-        omitted=ruling.omitted,
-        decided_by=ruling.decided_by,
-        material=ruling.material or claim.kind == OF_REFERENCE,
-    )
+    return await batched.rule(claims)
 
 
 async def verify_reference(material: Material) -> Verification:
@@ -587,7 +480,7 @@ def reference_claims(sentences: Iterable[Sentence]) -> list[Claim]:
     ]
 
 
-RECALL: Final = Step(
+RECALL = Step(
     name="recall",
     prompts=("recall", "retrieval", "verify_yes_no"),
     reply=VerifyReply,
@@ -595,132 +488,4 @@ RECALL: Final = Step(
     output_tokens=verdict_tokens,
     items="claims",
     run=verify_reference,
-)
-
-
-_MOST_KEPT: Final = 300
-_MOST_A_CHUNK: Final = 100
-
-
-async def verify_by_truths(material: Material, settings: TruthSettings) -> TruthVerification:
-    """Ask for the truths of the chunks, and for a verdict on each claim from the truths alone.
-
-    Quotes are looked up in the chunks themselves. A chunk without usable truths is shown as it is.
-    """
-    claims = (await material.extraction()).claims
-    read = await _read(material, settings)
-    seen = _TruthContext(material, read)
-    verification = await verify_claims(
-        VERIFY, claims, replace(material, context=seen), second_look=material.verify.second_look
-    )
-    truths = [truth for number in sorted(read.truths) for truth in read.truths[number]]
-    return TruthVerification(
-        verification=verification,
-        truths=tuple(truths[:_MOST_KEPT]),
-        total=len(truths),
-        cut=read.cut,
-        unread=len(read.unread),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    truths: Mapping[int, tuple[str, ...]]
-    """By chunk number."""
-    unread: frozenset[int]
-    """The chunks about which the judge gave no usable answer."""
-    cut: int
-    """How many truths were beyond the limit."""
-
-
-class _TruthContext(NumberedContext):
-    """The truths instead of the chunks, as the judge sees them; quotes are looked up in the chunks."""
-
-    def __init__(self, material: Material, read: _Read) -> None:
-        shown = [
-            chunk if number in read.unread else replace(chunk, text="\n".join(read.truths.get(number, ())))
-            for number, chunk in enumerate(material.record.chunks, start=1)
-        ]
-        limits = material.limits
-        super().__init__(shown, pack_chars=limits.context_chars, max_packs=limits.max_packs)
-        self.cut = self.cut or material.context.cut
-        self._original = material.context
-
-    def find_quote(self, number: int, quote: str) -> str | None:
-        """Return the chunk's own text of the quote, if the chunk contains it."""
-        return self._original.find_quote(number, quote)
-
-
-async def _read(material: Material, settings: TruthSettings) -> _Read:
-    chunks = material.record.chunks
-    keys = {number: _key(material, chunk, settings) for number, chunk in enumerate(chunks, start=1)}
-    known = {number: settings.memory.get(key) for number, key in keys.items()}
-    wanted = {number for number in keys if known[number] is None and (chunks[number - 1].text or "").strip()}
-    answers = await _asked(material, settings.limit, wanted)
-    found: dict[int, list[str]] = {}
-    for answer in answers:
-        for number, given in answer.found.items():
-            found.setdefault(number, []).extend(_worded(given.truths))
-    unread = frozenset(number for answer in answers for number in answer.given_up)
-    cut = 0
-    for number, stated in found.items():
-        most = _MOST_A_CHUNK if settings.limit is None else settings.limit
-        cut += max(0, len(stated) - most)
-        known[number] = tuple(stated[:most])
-        if number not in unread and number in wanted:
-            settings.memory.put(keys[number], tuple(stated[:most]))
-    return _Read(
-        truths={number: truths for number, truths in known.items() if truths and number not in unread},
-        unread=unread,
-        cut=cut,
-    )
-
-
-async def _asked(
-    material: Material, limit: int | None, wanted: Iterable[int]
-) -> Sequence[ItemReplies[GivenTruths]]:
-    chunks, limits = material.record.chunks, material.limits
-    shown = [NumberedText(number=n, text=chunks[n - 1].text or "") for n in sorted(wanted)]
-    packs = pack_chunks(shown, limits.context_chars)[: limits.max_packs]
-    return await together(
-        ask_each(
-            TRUTHS,
-            material,
-            one_a_number(pack),
-            limits.chunks_per_call,
-            lambda some: TruthsInput(limit=limit, chunks=some),
-        )
-        for pack in packs
-    )
-
-
-def _worded(truths: Iterable[str]) -> list[str]:
-    stated = (" ".join(truth.split()) for truth in truths)
-    return list(dict.fromkeys(truth for truth in stated if truth))
-
-
-def _key(material: Material, chunk: Chunk, settings: TruthSettings) -> bytes:
-    prompt = material.prompts.named("truths").sha256
-    told = (*material.judge.identity.named, prompt, str(settings.limit), chunk.text or "")
-    return hashlib.sha256("\0".join(told).encode("utf-8", "replace")).digest()
-
-
-def _render_truths(given: TruthsInput, code: str) -> str:
-    limit: list[Section] = [("limit", [str(given.limit)])] if given.limit is not None else []
-    return fenced(code, [*limit, *chunk_sections(given.chunks)])
-
-
-def _tokens(given: TruthsInput) -> int:
-    # facts repeat most of a chunk's words
-    return output_tokens([chunk.text * 2 for chunk in given.chunks])
-
-
-TRUTHS: Final = Step(
-    name="truths",
-    prompts=("truths",),
-    reply=TruthsReply,
-    render=_render_truths,
-    output_tokens=_tokens,
-    items="chunks",
-    run=lambda material: verify_by_truths(material, TruthSettings(memory=TruthMemory())),
 )

@@ -10,7 +10,6 @@ from ragtrace.quality.report import (
     MetricFigures,
     PredictedFigures,
     QualityReport,
-    ReportDimension,
     ReportRequest,
     ReviewedFigures,
     ReviewedPairs,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,10 +20,10 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
+from ragtrace.quality.report import NONE, JudgedRow, group_of, judged_row
 from ragtrace.stats import (
     Difference,
     Pair,
-    Weighed,
     agreement_beyond_chance,
     difference_of,
     paired_difference,
@@ -36,12 +35,7 @@ from ragtrace.traces.carrier_outcomes import keyed
 if TYPE_CHECKING:
     from ragtrace.answers.index import AnswerIndex
 
-DIMENSIONS: Final = ("prompt_version", "model", "service", "release", "day", "week")
-"""What tells versions of a system apart, or when they answered, in UTC."""
-NONE: Final = "(none)"
-_MOST_NAMED: Final = 3
 _MOST_GROUPS: Final = 50
-_MOST_ALONE: Final = 2_000
 
 ClaimLabels = Mapping[str, VerdictLabel]
 """The verdicts on the claims of an answer, by their text."""
@@ -249,7 +243,7 @@ class _Pairing:
 def compare(first: ComparedSide, second: ComparedSide, *, by: str | None = None) -> VersionComparison:
     """Compare two versions: by pairs if at least half of the smaller side has a partner.
 
-    ``by`` is one of `DIMENSIONS`: also within each group, told by A's answer of a pair.
+    With ``by`` also within each group (`group_of`), told by A's answer of a pair.
     """
     sides = (_newest(first.answers), _newest(second.answers))
     pairing = _paired(*sides)
@@ -301,17 +295,6 @@ def _newest(answers: Sequence[ComparedAnswer]) -> list[ComparedAnswer]:
     return list(found.values())
 
 
-def group_of(answer: AnswerSummary, by: str) -> str:
-    """Return the group of an answer by one of `DIMENSIONS`: a week is ``2026-W47`` (ISO 8601)."""
-    match by:
-        case "day" | "week":
-            moment = datetime.fromtimestamp(answer.time_ns / 1e9, UTC)
-            return f"{moment:{'%Y-%m-%d' if by == 'day' else '%G-W%V'}}" if answer.time_ns else NONE
-        case "release":
-            return answer.service_version or NONE
-    return str(getattr(answer, by)) or NONE
-
-
 def _groups(answer: ComparedAnswer, by: str | None) -> tuple[str, ...]:
     return ("", *((group_of(answer.summary, by),) if by else ()))
 
@@ -361,10 +344,9 @@ def _metrics(
     *,
     is_paired: bool,
 ) -> Iterator[MetricComparison]:
-    names = (
+    first, second = (
         {metric.name: metric for answer in side for metric in answer.summary.metrics} for side in answers
     )
-    first, second = names
     for name in sorted(first.keys() & second.keys(), key=first_faithfulness):
         scored = [
             (pair, one, other)
@@ -377,13 +359,18 @@ def _metrics(
         if is_paired:
             passing, mean = (
                 paired_difference(
-                    Pair(value(one), value(other), pair.probability, pair.cluster)
+                    Pair(
+                        one.weighed(passes=passes).value,
+                        other.weighed(passes=passes).value,
+                        pair.probability,
+                        pair.cluster,
+                    )
                     for pair, one, other in scored
                 )
-                for value in _VALUES
+                for passes in (True, False)
             )
         else:
-            passing, mean = (_two_samples(answers, name, value) for value in _VALUES)
+            passing, mean = (_two_samples(answers, name, passes=passes) for passes in (True, False))
         yield MetricComparison(
             metric=name,
             lower_is_better=first[name].direction is Direction.LOWER_IS_BETTER,
@@ -396,35 +383,16 @@ def _metrics(
         )
 
 
-class _Scored(NamedTuple):
-    score: float
-    passes: bool
-
-
-_VALUES: Final[tuple[Callable[[_Scored], float], ...]] = (
-    lambda one: float(one.passes),
-    lambda one: one.score,
-)
-
-
-def _scored(answer: ComparedAnswer, metric: str) -> _Scored | None:
+def _scored(answer: ComparedAnswer, metric: str) -> JudgedRow | None:
     found = answer.summary.metric(metric)
-    if found is None or found.score is None or found.label not in (Label.PASS, Label.FAIL):
-        return None
-    return _Scored(found.score, found.label is Label.PASS)
+    return judged_row(answer.summary, found) if found else None
 
 
 def _two_samples(
-    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
-    metric: str,
-    value: Callable[[_Scored], float],
+    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]], metric: str, *, passes: bool
 ) -> Difference | None:
     older, newer = (
-        weighted_mean(
-            Weighed(value(scored), each.summary.probability, each.summary.key.trace_id)
-            for each in side
-            if (scored := _scored(each, metric))
-        )
+        weighted_mean(row.weighed(passes=passes) for each in side if (row := _scored(each, metric)))
         for side in answers
     )
     return difference_of(newer, older) if older and newer else None
@@ -505,34 +473,6 @@ def _unpaired(
         yield f"{pairing.other_question:,} answers have the same id, but another question: they are no pairs"
     if cut := sum(each.text.endswith("…") and not each.question for side in pairing.only for each in side):
         yield f"{cut:,} questions are too long for the index to be paired by"
-    near = near_questions(*pairing.only)
-    if near:
-        named = "; ".join(f"“{one[:60]}” and “{other[:60]}”" for one, other in near[:_MOST_NAMED])
-        yield f"{len(near):,} questions of A are nearly those of B, and not paired: {named}"
-
-
-def near_questions(
-    first: Sequence[ComparedAnswer], second: Sequence[ComparedAnswer]
-) -> list[tuple[str, str]]:
-    """Return questions that share four fifths of their words, of the first ones without a partner."""
-    words = [{*_WORD.findall(each.question)} for each in second[:_MOST_ALONE]]
-    places: dict[str, list[int]] = defaultdict(list)
-    for at, found in enumerate(words):
-        for word in found:
-            places[word].append(at)
-    near = []
-    for answer in first[:_MOST_ALONE]:
-        own = {*_WORD.findall(answer.question)}
-        rarest = sorted(own & places.keys(), key=lambda word: len(places[word]))[:_RAREST]
-        others = {at for word in rarest for at in places[word][:_MOST_GROUPS]}
-        best = max(others, key=lambda at: len(own & words[at]) / len(own | words[at]), default=None)
-        if best is not None and 5 * len(own & words[best]) >= 4 * len(own | words[best]):
-            near.append((answer.text, second[best].text))
-    return near
-
-
-_WORD: Final = re.compile(r"\w+")
-_RAREST: Final = 4
 
 
 def _per_metric(
@@ -548,13 +488,9 @@ def _per_metric(
             yield f"{name} ran only in {letter}, and is not compared"
     for found in metrics:
         name = found.metric
+        rows = [[(each, row) for each in side if (row := _scored(each, name))] for side in answers]
         by = [
-            {
-                (each.summary.judge or NONE, each.versions.get(name, ""))
-                for each in side
-                if _scored(each, name)
-            }
-            for side in answers
+            {(each.summary.judge or NONE, each.versions.get(name, "")) for each, _ in side} for side in rows
         ]
         if by[0] != by[1] and all(by):
             judges = [sorted({judge for judge, _ in each}) for each in by]
@@ -562,40 +498,27 @@ def _per_metric(
             said = f": {', '.join(judges[0])} and {', '.join(judges[1])}" if judges[0] != judges[1] else ""
             yield f"{name}: A and B were judged by {how}{said}; this alone may make a difference"
         if is_paired:
-            scored = Counter(
+            scored = [
                 (_scored(pair.first, name) is not None, _scored(pair.second, name) is not None)
                 for pair in pairing.pairs
-            )
-            one, other, none = scored[True, False], scored[False, True], scored[False, False]
+            ]
+            one, other, none = map(scored.count, ((True, False), (False, True), (False, False)))
             if one or other or none:
                 yield (
-                    f"{name}: of {len(pairing.pairs):,} pairs, {one:,} have a score only in A, {other:,} only"
+                    f"{name}: of {len(scored):,} pairs, {one:,} have a score only in A, {other:,} only"
                     f" in B, {none:,} in neither (failed or nothing to judge): they are in no difference"
                 )
+            unknown = sum(
+                pair.probability is None and all(both)
+                for pair, both in zip(pairing.pairs, scored, strict=True)
+            )
         else:
-            for letter, side in zip("AB", answers, strict=True):
-                without = sum(_scored(each, name) is None for each in side)
-                if without:
+            for letter, side, known in zip("AB", answers, rows, strict=True):
+                if without := len(side) - len(known):
                     yield f"{name}: {without:,} of {len(side):,} answers in {letter} have no score"
-        if unknown := _unknown(answers, pairing, name, is_paired=is_paired):
+            unknown = sum(row.probability is None for side in rows for _, row in side)
+        if unknown:
             yield f"{name}: {unknown:,} scores have no known sampling probability and are in no difference"
-
-
-def _unknown(
-    answers: tuple[Sequence[ComparedAnswer], Sequence[ComparedAnswer]],
-    pairing: _Pairing,
-    name: str,
-    *,
-    is_paired: bool,
-) -> int:
-    if is_paired:
-        return sum(
-            pair.probability is None and bool(_scored(pair.first, name) and _scored(pair.second, name))
-            for pair in pairing.pairs
-        )
-    return sum(
-        each.summary.probability is None and bool(_scored(each, name)) for side in answers for each in side
-    )
 
 
 _RULE: Final = re.compile(

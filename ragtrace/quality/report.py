@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace.answers.summary import (
@@ -33,46 +32,23 @@ from ragtrace.stats import (
     weighted_quantiles,
 )
 
-
-class ReportDimension(StrEnum):
-    """What the answers of a group have in common."""
-
-    SERVICE = "service"
-    MODEL = "model"
-    PROMPT_VERSION = "prompt_version"
-    TENANT = "tenant"
-    JUDGE = "judge"
-    CAUSE = "cause"
-    """The earliest hop that failed; else the diagnosis of the composite."""
-    SOURCE = "source"
-    DAY = "day"
-    HOUR = "hour"
-
-    @property
-    def is_time(self) -> bool:
-        """Whether the groups are periods, in the order of time."""
-        return self in (ReportDimension.DAY, ReportDimension.HOUR)
-
-
 NONE: Final = "(none)"
 """The group of answers that name no service, model and so on."""
 _SOURCE_KEYS: Final = ("source", "url", "uri", "file_path", "file_name", "filename", "path", "title")
-_FORMS: Final = {ReportDimension.DAY: "%Y-%m-%d", ReportDimension.HOUR: "%Y-%m-%d %H:00"}
+TIMES: Final = {"hour": "%Y-%m-%d %H:00", "day": "%Y-%m-%d", "week": "%G-W%V"}
+"""The groups that are periods, in UTC: a week is ``2026-W47`` (ISO 8601)."""
+_FIELDS: Final = {"cause": "blame", "release": "service_version"}
 
 
-def groups_of(answer: AnswerSummary, by: ReportDimension, sources: Sequence[str] = ()) -> Sequence[str]:
-    """Return the groups of an answer: one, or one for each source of its chunks. Periods are in UTC."""
-    if by is ReportDimension.SOURCE:
-        return tuple(dict.fromkeys(sources)) or (NONE,)
-    if by.is_time:
-        if not answer.time_ns:
-            return (NONE,)
-        return (f"{datetime.fromtimestamp(answer.time_ns / 1e9, UTC):{_FORMS[by]}}",)
-    if by is ReportDimension.TENANT:
-        return (answer.key.tenant or NONE,)
-    if by is ReportDimension.CAUSE:
-        return (answer.blame or NONE,)
-    return (str(getattr(answer, by.value)) or NONE,)
+def group_of(answer: AnswerSummary, by: str) -> str:
+    """Return the group of an answer by what ``--by`` of `report` and `compare` takes, but for ``source``.
+
+    The ``cause`` is the earliest hop that failed, else the diagnosis of the composite.
+    """
+    if by in TIMES:
+        return f"{datetime.fromtimestamp(answer.time_ns / 1e9, UTC):{TIMES[by]}}" if answer.time_ns else NONE
+    value = answer.key.tenant if by == "tenant" else getattr(answer, _FIELDS.get(by, by))
+    return str(value or NONE)
 
 
 def source_of(chunk: Chunk) -> str:
@@ -94,15 +70,9 @@ class JudgedRow(NamedTuple):
     probability: float | None
     cluster: str
 
-    @property
-    def as_score(self) -> Weighed:
-        """The score, weighed."""
-        return Weighed(self.score, self.probability, self.cluster)
-
-    @property
-    def as_pass(self) -> Weighed:
-        """1 if it passes and 0 if not, weighed."""
-        return Weighed(float(self.passes), self.probability, self.cluster)
+    def weighed(self, *, passes: bool = False) -> Weighed:
+        """Return the score, weighed; or 1 if it passes and 0 if not."""
+        return Weighed(float(self.passes) if passes else self.score, self.probability, self.cluster)
 
 
 _MetricRow: TypeAlias = tuple[MetricSummary, JudgedRow | None]
@@ -118,12 +88,7 @@ class CheapRow(NamedTuple):
     cluster: str
 
 
-_KNOWN_WHEN_SCREENED: Final = (
-    ReportDimension.SERVICE,
-    ReportDimension.TENANT,
-    ReportDimension.DAY,
-    ReportDimension.HOUR,
-)
+_KNOWN_WHEN_SCREENED: Final = ("service", "tenant", "day", "hour")
 """The groups of an answer that nobody judged."""
 
 
@@ -204,7 +169,7 @@ class AnswerCollector:
     def __init__(
         self,
         *,
-        by: ReportDimension | None = None,
+        by: str | None = None,
         metrics: Collection[str] = (),
         judge: str | None = None,
         cheap: str | None = None,
@@ -234,9 +199,8 @@ class AnswerCollector:
         self.judged_early += 0 < answer.judged_ns < answer.time_ns
         rows = self._rows(answer)
         self._put(self.whole, answer, rows, is_cheap)
-        if self._by is not None and self._by is not ReportDimension.SOURCE:
-            for name in groups_of(answer, self._by):
-                self._put(self._group(name), answer, rows, is_cheap)
+        if self._by is not None and self._by != "source":
+            self._put(self._group(group_of(answer, self._by)), answer, rows, is_cheap)
 
     def disputes(self) -> DisputeCount:
         """Count the answers whose evaluations disagree, also those of judges that were not asked for."""
@@ -253,7 +217,7 @@ class AnswerCollector:
         """Put an evaluation that was added already into the groups of its sources."""
         if self._judge is None or is_judge(answer.judge, self._judge):
             rows = self._rows(answer)
-            for name in groups_of(answer, ReportDimension.SOURCE, sources):
+            for name in dict.fromkeys(sources or (NONE,)):
                 self._put(self._group(name), answer, rows, is_cheap=False)
 
     def add_screened(self, screened: Iterable[ScreenedAnswer]) -> None:
@@ -261,9 +225,9 @@ class AnswerCollector:
         for answer in screened:
             self._put_screened(self.whole, answer)
             if self._by in _KNOWN_WHEN_SCREENED:
-                for name in groups_of(_as_summary(answer), self._by):
-                    if name in self.groups:
-                        self._put_screened(self.groups[name], answer)
+                name = group_of(_as_summary(answer), self._by)
+                if name in self.groups:
+                    self._put_screened(self.groups[name], answer)
 
     def _put_screened(self, group: GroupSample, answer: ScreenedAnswer) -> None:
         for name in _ABOUT_CLAIMS:
@@ -296,9 +260,8 @@ class AnswerCollector:
                 sample.better[answer.key] = row
 
     def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
-        cluster = _cluster(answer.key)
         return [
-            (metric, _row(metric, answer.probability, cluster))
+            (metric, judged_row(answer, metric))
             for metric in answer.metrics
             if not self._metrics or metric.name in self._metrics
         ]
@@ -361,10 +324,11 @@ def _of_suspicion(
     return CheapRow(suspicion if lower_is_better else trust, trust, probability, cluster)
 
 
-def _row(metric: MetricSummary, probability: float | None, cluster: str) -> JudgedRow | None:
+def judged_row(answer: AnswerSummary, metric: MetricSummary) -> JudgedRow | None:
+    """Return the score of a metric; ``None`` if it has none."""
     if metric.score is None or metric.label not in (Label.PASS, Label.FAIL):
         return None
-    return JudgedRow(metric.score, metric.label is Label.PASS, probability, cluster)
+    return JudgedRow(metric.score, metric.label is Label.PASS, answer.probability, _cluster(answer.key))
 
 
 def _add(sample: MetricSample, metric: MetricSummary, row: JudgedRow | None) -> None:
@@ -419,9 +383,9 @@ class MetricFigures:
         """All results of the metric: judged, failed and skipped."""
         self.judged, self.failed, self.skipped = len(sample.rows), sample.failed, sample.skipped
         """``judged`` are those with a score."""
-        self.mean = weighted_mean(row.as_score for row in sample.rows)
+        self.mean = weighted_mean(row.weighed() for row in sample.rows)
         """``None`` without a score whose sampling probability is known."""
-        self.passing = weighted_mean(row.as_pass for row in sample.rows)
+        self.passing = weighted_mean(row.weighed(passes=True) for row in sample.rows)
         """The share that passes."""
         self.median: WeightedQuantile | None = None
         """``None`` with fewer than 30 scores."""
@@ -429,7 +393,7 @@ class MetricFigures:
         """The 10 % quantile; the 90 % one if lower is better."""
         if self.passing and self.passing.records >= LEAST_FOR_QUANTILES:
             shares = (0.5, 0.9 if sample.lower_is_better else 0.1)
-            scores = (row.as_score for row in sample.rows)
+            scores = (row.weighed() for row in sample.rows)
             self.median, self.worst_tenth = weighted_quantiles(scores, shares)
         self.population = sum(1 / row.probability for row in sample.rows if row.probability)
         """How many answers the judged ones stand for: the sum of one over the sampling probability."""
@@ -522,7 +486,7 @@ _MOST_GROUPS: Final = 200
 class ReportRequest:
     """What a report is to say."""
 
-    by: ReportDimension | None = None
+    by: str | None = None
     metrics: tuple[str, ...] = ()
     """The wanted ones; empty for all."""
     judge: str | None = None
@@ -583,7 +547,7 @@ class QualityReport:
     since_ns: int | None
     """``None`` if all that the place has was read."""
     until_ns: int
-    by: ReportDimension | None
+    by: str | None
     whole: GroupFigures
     groups: tuple[GroupFigures, ...]
     """Periods in order of time, other groups by their number of answers."""
@@ -643,7 +607,7 @@ def _reviewed(whole: GroupFigures, pairs: ReviewedPairs) -> ReviewedFigures:
 def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigures, ...]:
     """Estimate the newest periods, or the groups with the most answers."""
     names = [name for name in found.groups if found.groups[name].answers]
-    if request.by is not None and request.by.is_time:
+    if request.by in TIMES:
         names = sorted(names)[-_MOST_GROUPS:]
     else:
         names.sort(key=lambda name: (-found.groups[name].answers, name))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ragtrace.quality.report import (
     DETECTED_DROP,
+    TIMES,
     DisputeCount,
     EffortFigures,
     GroupFigures,
@@ -152,7 +153,7 @@ def left_out(report: QualityReport) -> str:
     shown = len(report.groups)
     if not report.groups_left_out:
         return ""
-    which = "the newest" if report.by and report.by.is_time else "those with the most answers"
+    which = "the newest" if report.by in TIMES else "those with the most answers"
     return f"{shown:,} of {shown + report.groups_left_out:,} groups are shown: {which}."
 
 
@@ -161,7 +162,7 @@ def _rate(value: float, low: float, high: float) -> str:
 
 
 def _right(share: CountedShare) -> str:
-    return f"{share.hits:,} of {share.of:,}"
+    return f"{share.right:,} of {share.of:,}"
 
 
 VERSION: Final = 1
@@ -182,8 +183,8 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "calibration": report.measured
         and {
             "judge": report.measured.name,
-            "sensitivity": _told(report.measured.errors.sensitivity, "of", right="hits"),
-            "specificity": _told(report.measured.errors.specificity, "of", right="hits"),
+            "sensitivity": _told(report.measured.errors.sensitivity, "right", "of"),
+            "specificity": _told(report.measured.errors.specificity, "right", "of"),
             "is_chance": report.measured.errors.is_chance,
         },
         "reviewed": report.reviewed
@@ -256,61 +257,14 @@ def _effort(found: EffortFigures) -> dict[str, Any]:
     }
 
 
-_WIDTH, _LABELS, _ROW = 720, 170, 26
-_TOP: Final = 24
-
-
 def render_page(report: QualityReport) -> str:
     """Write the page. It has names of groups, and no text of answers."""
     from ragtrace.quality import wording
     from ragtrace.reports.report import open_template
 
     template = open_template("quality/page.html", moment=_moment, percent=percent)
-    page = template.render(report=report, wording=wording, charts=_charts(report))
+    page = template.render(report=report, wording=wording)
     return f"{page}\n"
-
-
-def _charts(report: QualityReport) -> Sequence[Mapping[str, Any]]:
-    """Return the pass rates of each metric by group, and of all answers, laid out."""
-    return [
-        _chart(metric.metric, report)
-        for metric in report.whole.metrics
-        if metric.passing and any(_passing(group, metric.metric) for group in report.groups)
-    ]
-
-
-def _chart(metric: str, report: QualityReport) -> Mapping[str, Any]:
-    found = [(group.name, mean) for group in report.groups if (mean := _passing(group, metric))]
-    whole = _passing(report.whole, metric)
-    return {
-        "metric": metric,
-        "width": _WIDTH,
-        "height": _TOP + _ROW * len(found) + 8,
-        "left": _LABELS,
-        "rows": [_row(name, mean, _TOP + _ROW * (at + 0.5)) for at, (name, mean) in enumerate(found)],
-        "ticks": [(_place(tick / 4), f"{25 * tick} %") for tick in range(5)],
-        "whole": _row("all", whole, 0) if whole else None,
-    }
-
-
-def _row(name: str, mean: WeightedMean, y: float) -> Mapping[str, Any]:
-    return {
-        "name": name if len(name) <= 24 else f"{name[:23]}…",
-        "y": y,
-        "low": _place(mean.low),
-        "middle": _place(mean.mean),
-        "high": _place(mean.high),
-        "said": f"{name}: {rate(mean)}, {mean.records:,} judged",
-    }
-
-
-def _place(share: float) -> float:
-    return round(_LABELS + share * (_WIDTH - _LABELS - 24), 1)
-
-
-def _passing(group: GroupFigures, metric: str) -> WeightedMean | None:
-    found = group.metric(metric)
-    return found.passing if found else None
 
 
 def _moment(time_ns: int) -> str:

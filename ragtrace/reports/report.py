@@ -7,7 +7,7 @@ import hashlib
 import heapq
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -429,25 +429,19 @@ def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
     return url.replace("{span_id}", quote(target.span_id, safe=""))
 
 
-BINS: Final = 20
+BINS: Final = 10
 
 
-class HistogramBin(NamedTuple):
-    """A bin of scores."""
+@dataclass(slots=True, kw_only=True)
+class ScoreBin:
+    """Answers with similar scores."""
 
     low: float
     high: float
     """Excluded, except in the last bin."""
-    answers: int
-    passed: int
-    """Number of passing answers in the bin."""
-    share: float
-    """Share of all answers, weighted by sampling probability."""
-
-    @property
-    def passes(self) -> bool:
-        """Whether most of these answers pass."""
-        return 2 * self.passed > self.answers
+    answers: int = 0
+    weight: float = 0.0
+    """How many answers they stand for."""
 
 
 class MetricTotals:
@@ -458,26 +452,23 @@ class MetricTotals:
         self.tally = MetricTally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
         self.threshold: float | None = None
         self.pass_when: str | None = None
+        self.bins = [ScoreBin(low=at / BINS, high=(at + 1) / BINS) for at in range(BINS)]
+        """The scores of answers of known probability."""
         self._mean = RunningMean()
         self._passing = RunningMean()
-        self._answers = [0] * BINS
-        self._passed = [0] * BINS
-        self._weights = [0.0] * BINS
 
     def add(self, outcome: MetricOutcome, answer: JudgedAnswer) -> None:
         self.tally.add(outcome)
         if not isinstance(outcome, MetricResult) or outcome.score is None:
             return
         self.threshold, self.pass_when = outcome.threshold, outcome.pass_when
-        passes = outcome.label is Label.PASS
         probability, cluster = answer.probability, answer.cluster
         self._mean.add(Weighed(outcome.score, probability, cluster))
-        self._passing.add(Weighed(float(passes), probability, cluster))
+        self._passing.add(Weighed(float(outcome.label is Label.PASS), probability, cluster))
         if probability is not None:
-            place = min(BINS - 1, int(outcome.score * BINS))
-            self._answers[place] += 1
-            self._passed[place] += passes
-            self._weights[place] += 1 / probability
+            found = self.bins[min(BINS - 1, int(outcome.score * BINS))]
+            found.answers += 1
+            found.weight += 1 / probability
 
     @property
     def mean(self) -> WeightedMean | None:
@@ -492,27 +483,6 @@ class MetricTotals:
     @property
     def lower_is_better(self) -> bool:
         return self.tally.direction is Direction.LOWER_IS_BETTER
-
-    @property
-    def picture(self) -> Histogram:
-        return Histogram(self.bins, self.mean, self.threshold)
-
-    @property
-    def bins(self) -> tuple[HistogramBin, ...]:
-        """The histogram of the scores, without answers of unknown probability."""
-        whole = sum(self._weights) or 1.0
-        return tuple(
-            HistogramBin(
-                low=place / BINS,
-                high=(place + 1) / BINS,
-                answers=number,
-                passed=passed,
-                share=weight / whole,
-            )
-            for place, (number, passed, weight) in enumerate(
-                zip(self._answers, self._passed, self._weights, strict=True)
-            )
-        )
 
 
 class Totals:
@@ -547,48 +517,6 @@ class Totals:
             if key not in self.metrics:
                 self.metrics[key] = MetricTotals(outcome)
             self.metrics[key].add(outcome, answer)
-
-
-class HistogramBar(NamedTuple):
-    """A bar with its bin."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    of: HistogramBin
-
-
-class Histogram:
-    """The bars, the threshold if there is one, and the mean with its interval, in the picture's own units."""
-
-    width, height = 420, 190
-    left, right, top, bottom = 34, 408, 34, 164
-    _GAP: Final = 2
-
-    def __init__(
-        self, bins: Sequence[HistogramBin], mean: WeightedMean | None, threshold: float | None
-    ) -> None:
-        self.highest = max((bin_.share for bin_ in bins), default=0.0) or 1.0
-        """The share at the top line."""
-        self.threshold = None if threshold is None else self._x(threshold)
-        self.mean = (self._x(mean.low), self._x(mean.mean), self._x(mean.high)) if mean else None
-        """The mean between the ends of its interval."""
-        self.ticks = [(self._x(at / 4), f"{at / 4:g}") for at in range(5)]
-        self.bars = [self._bar(bin_) for bin_ in bins if bin_.answers]
-
-    def _bar(self, each: HistogramBin) -> HistogramBar:
-        height = max(1.0, (self.bottom - self.top) * each.share / self.highest)
-        return HistogramBar(
-            x=round(self._x(each.low) + self._GAP / 2, 2),
-            y=round(self.bottom - height, 2),
-            width=round(self._x(each.high) - self._x(each.low) - self._GAP, 2),
-            height=round(height, 2),
-            of=each,
-        )
-
-    def _x(self, score: float) -> float:
-        return round(self.left + score * (self.right - self.left), 2)
 
 
 class _Badness(NamedTuple):

@@ -15,13 +15,13 @@ from ragtrace.stats.means import CAUTION, Z_95, Weighed, WeightedMean, weighted_
 class CountedShare:
     """A share that was counted."""
 
-    hits: int
+    right: int
     of: int
 
     @property
     def value(self) -> float:
         """The share; there must be a count."""
-        return self.hits / self.of
+        return self.right / self.of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class JudgeErrors:
         if not (self.sensitivity.of and self.specificity.of):
             return True
         below = [
-            share.value - wilson_interval(share.hits, share.of)[0]
+            share.value - wilson_interval(share.right, share.of)[0]
             for share in (self.sensitivity, self.specificity)
         ]
         return self.youden - sqrt(sum(half**2 for half in below)) <= 0
@@ -100,7 +100,7 @@ def _lang_reiczigel(passing: WeightedMean, errors: JudgeErrors) -> tuple[float, 
 
 
 def _plus_one(share: CountedShare) -> tuple[float, int]:
-    return (share.hits + 1) / (share.of + 2), share.of + 2
+    return (share.right + 1) / (share.of + 2), share.of + 2
 
 
 def _clipped(value: float) -> float:

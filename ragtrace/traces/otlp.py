@@ -239,6 +239,15 @@ def decode_json(text: str) -> tuple[Span, ...]:
     return to_spans(from_json(text, ExportTraceServiceRequest())[0])
 
 
+def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
+    """Decode an export request in either encoding, like ``decode``.
+
+    Raises:
+        CodecError: the bytes are not in that encoding, hold too many parts, or an id is invalid.
+    """
+    return to_spans(parse_request(body, encoding=encoding))
+
+
 def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], str]:
     """Decode an export request; return its spans, and what is wrong with those that have no valid ids.
 
@@ -248,7 +257,7 @@ def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], st
     request = parse_request(body, encoding=encoding)
     rejected = _spans_by_trace(request).get(_NO_TRACE, 0)
     if rejected:
-        drop_spans_without_ids(request)
+        drop_spans(request, lambda span: not has_valid_ids(span))
     return to_spans(request), _reject_reason(rejected)
 
 
@@ -344,27 +353,26 @@ def _members(
     return members
 
 
-def drop_spans_without_ids(request: ExportTraceServiceRequest) -> None:
-    """Remove the spans that ``split_by_trace`` rejects."""
-    drop_spans(request, lambda span: not has_valid_ids(span))
-
-
-def drop_spans(request: ExportTraceServiceRequest, unwanted: Callable[[trace_pb2.Span], bool]) -> None:
-    """Remove spans from a request, with the scopes and resources that become empty."""
+def drop_spans(request: ExportTraceServiceRequest, unwanted: Callable[[trace_pb2.Span], bool]) -> int:
+    """Remove spans from a request, with the scopes and resources that become empty; return how many."""
+    dropped = 0
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            _keep_only(scope_spans.spans, lambda span: not unwanted(span))
+            dropped += _keep_only(scope_spans.spans, lambda span: not unwanted(span))
         _keep_only(resource_spans.scope_spans, lambda scope_spans: bool(scope_spans.spans))
     _keep_only(request.resource_spans, lambda resource_spans: bool(resource_spans.scope_spans))
+    return dropped
 
 
 def _keep_only(
     messages: RepeatedCompositeFieldContainer[MessageT], wanted: Callable[[MessageT], bool]
-) -> None:
+) -> int:
     kept = [message for message in messages if wanted(message)]
-    if len(kept) < len(messages):  # otherwise all would be copied for nothing
+    dropped = len(messages) - len(kept)
+    if dropped:  # otherwise all would be copied for nothing
         del messages[:]
         messages.extend(kept)
+    return dropped
 
 
 def _within_bounds(slices: Iterable[TraceSlice]) -> Iterator[TraceSlice]:

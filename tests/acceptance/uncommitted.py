@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from confluent_kafka import TopicPartition
 
 from ragtrace.cli import main
-from ragtrace_collector.receive.kafka_client import GroupConsumer, Partition
+from ragtrace_collector.receive.kafka import GroupConsumer, Partition
 
 
-def commit(consumer: GroupConsumer, offsets: Mapping[Partition, int]) -> None:
+def commit(self: GroupConsumer, offsets: Mapping[Partition, int]) -> None:
     """Commit as the mode says."""
     if not offsets:
         return
     if MODE == "dies-behind":
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-        consumer._consumer.commit(offsets=places, asynchronous=False)
+        self._consumer.commit(offsets=places, asynchronous=False)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

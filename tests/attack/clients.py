@@ -17,7 +17,6 @@ from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch import BatchApi
 from ragtrace.judge.endpoint import Access
-from ragtrace.judge.spec import BaseUrl
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of
@@ -98,8 +97,8 @@ async def _embed(url: str, timeout_s: float) -> object:
 
 def _batches(ask_api: Callable[[BatchApi], Awaitable[object]]) -> Client:
     async def ask(url: str, timeout_s: float) -> object:
-        access = Access(place=BaseUrl.of(url), credential=SECRET)
-        api = BatchApi.of(access, who="judge m", timeout_s=timeout_s)
+        access = Access.to(url, {"authorization": f"Bearer {SECRET}"})
+        api = BatchApi(access, who="judge m", timeout_s=timeout_s)
         try:
             return await ask_api(api)
         finally:

@@ -24,8 +24,6 @@ from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.open import open_store
-from ragtrace_collector.store.postgres import PostgresServer
-from ragtrace_collector.store.store import Store
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
@@ -77,14 +75,6 @@ UNUSABLE = {
     "another version": (
         "UPDATE ragtrace.store_version SET version = 99",
         "it is of version 99, and this one knows",
-    ),
-    "a lost table": (
-        "DROP TABLE ragtrace.parcel CASCADE",
-        "(its schema 'ragtrace' lacks parcel, parcel_next, parcel_rejected,",
-    ),
-    "a lost index": (
-        "DROP INDEX ragtrace.job_due",
-        "lacks job_due): run SET search_path = ragtrace; CREATE INDEX job_due ON job (due_ns) WHERE state",
     ),
 }
 
@@ -169,24 +159,6 @@ def test_an_address_that_leads_nowhere_is_told_in_bounded_time(postgres: Postgre
         error = refused(address.format(secret=quote(SECRET, safe=""), **ports))
     assert re.search(NOWHERE[address], error), error
     assert error.endswith("that `store.url` has the right host, port, database, user, password and TLS")
-
-
-def test_a_transaction_that_holds_back_vacuum_is_told(
-    postgres: Postgres, caplog: pytest.LogCaptureFixture
-) -> None:
-    url = postgres.new_database()
-
-    async def run() -> None:
-        server = PostgresServer(url, old_s=0.1)
-        with psycopg.connect(url, application_name="a report") as other:
-            other.execute("SELECT 1")
-            await asyncio.sleep(0.2)
-            await (await Store.open(server, max_bytes=1 << 20, forward_to=())).aclose()
-
-    asyncio.run(run())
-    (told,) = [each for each in caplog.records if getattr(each, "event_name", "") == "transaction_old"]
-    assert "a transaction of 'a report' has been open" in told.getMessage()
-    assert "pg_terminate_backend(" in told.getMessage()
 
 
 def odd_traces() -> list[Sequence[Span]]:

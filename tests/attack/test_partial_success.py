@@ -12,7 +12,7 @@ import pytest
 
 from ragtrace.backends import OtlpHttpSink
 from ragtrace.errors import SendUnconfirmed
-from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.deliver import MOST_UNREADABLE, DeliverStage
 from ragtrace_collector.service.collector import Collector
@@ -100,20 +100,6 @@ async def test_what_is_in_doubt_is_sent_once_more_and_then_nothing_is_sent_toget
     assert max(back_end.times().values()) <= 2
     assert set(back_end.requests[back_end.requests.index(8) + 1 :] if 8 in back_end.requests else [1]) == {1}
     assert all(back_end.times()[trace_id_of(number)] == 1 for number in range(10, 30))
-
-
-async def test_a_request_that_was_refused_in_part_and_cannot_be_divided_is_kept_whole(tmp_path: Path) -> None:
-    with running_back_end(refusing(lambda span: span.parent_span_id is None)) as back_end:
-        config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
-        async with running_collector(config) as collector:
-            body = request_of(*rag_trace(0))
-            await collector.pipeline.store.append([], forward={back_end.url: body}, now_ns=1)
-            await until(lambda: collector.counters.snapshot()["parcels_rejected"])
-            assert await collector.pipeline.store.outbox_items(back_end.url, 10) == ()
-            ledger = await collector.pipeline.store.ledger()
-    assert (len(back_end.requests), back_end.times()) == (1, {trace_id_of(0): 2})
-    assert ledger.outbox_items[back_end.url]["rejected"] == 1
-    assert len(decode(body)) == 3
 
 
 BROKEN = Answer(headers={"content-encoding": "gzip"}, body=b"this is no gzip")

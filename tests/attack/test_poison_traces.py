@@ -203,28 +203,6 @@ async def test_a_trace_of_twice_the_size_costs_twice_as_much_in_any_shape(tmp_pa
     assert twice <= MOST_GROWTH * once
 
 
-@pytest.mark.timeout(180)
-async def test_chains_of_4900_spans_are_judged_by_the_process_that_is_killed_and_the_next(
-    tmp_path: Path,
-) -> None:
-    config = config_of(tmp_path, assemble={"quiet_period": "1s"})
-    async with stepped_collector(config) as first:
-        for number in range(3):
-            spans = [replace(span, trace_id=trace_id_of(number)) for span in chain(4_900)]
-            await first.send(*spans)
-            if number == 1:
-                await first.pass_time(2)
-        assert await first.outcomes() == {"judged": 2}
-    async with stepped_collector(config, clock=first.clock) as second:
-        await second.pass_time(1)
-        await second.pass_time(2)
-        assert await second.outcomes() == {"judged": 3}
-        assert second.collector.counters.snapshot()["traces_poison"] == 0
-    carriers = second.carriers()
-    assert sorted(span.trace_id for span in carriers) == [trace_id_of(number) for number in range(3)]
-    assert {span.attributes[semconv.EVAL_STATUS] for span in carriers} == {"ok"}
-
-
 def poison_config(folder: Path) -> Mapping[str, Any]:
     copy(broken_metric.__file__, folder / "broken.py")
     return settings_of(folder, judge={"max_concurrency": 4}, evaluate={"metrics": ["./broken.py:Broken"]})

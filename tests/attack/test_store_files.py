@@ -8,20 +8,16 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragtrace.answers.port import AnswerFilter
-from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice, parse_request, split_by_trace
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store import sqlite
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
@@ -86,38 +82,23 @@ async def test_nothing_is_acknowledged_into_a_log_that_is_gone(tmp_path: Path, n
         await store.aclose()
 
 
-async def test_what_was_acknowledged_is_saved_from_a_deleted_log(tmp_path: Path) -> None:
-    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
-    store = await Store.open(SqliteFile(path), max_bytes=50 << 20)
-    try:
-        await store.append([part("t1")], forward={}, now_ns=1)
-        path.with_name("store.db-wal").unlink()
-        with pytest.raises(StoreUnavailable, match="written into the store itself"):
-            await store.check()
-        copy.write_bytes(path.read_bytes())  # what a kill would leave
-    finally:
-        await store.aclose()
-    assert stored_traces(copy) == {"t1"}
-
-
-MOST_BYTES = 50 << 20
-
-
 def by_hard_link(store: Path, folder: Path) -> Path:
     link = folder / "hard.db"
     os.link(store, link)
     return link
 
 
-def with_another_lock_file(store: Path, folder: Path) -> Path:
-    lock = store.with_name(f"{store.name}.lock")
-    lock.rename(folder / "taken.lock")
-    lock.touch()
-    return store
+def by_symbolic_link(store: Path, folder: Path) -> Path:
+    link = folder / "soft.db"
+    link.symlink_to(store)
+    return link
 
 
-WAYS = [by_hard_link, with_another_lock_file]
 Way = Callable[[Path, Path], Path]
+WAYS: dict[Way, str] = {
+    by_hard_link: "has a second name",
+    by_symbolic_link: "in use by another collector",
+}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -139,20 +120,12 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
             timeout=60,
             check=False,
         )
-        assert (ended.returncode, "in use by another collector" in ended.stderr) == (2, True), ended.stderr
+        assert (ended.returncode, WAYS[way] in ended.stderr) == (2, True), ended.stderr
         acknowledged += send(collector, range(5, 10))
         assert readiness(collector)[0] == 200
         collector.kill()
     assert len(acknowledged) == 10
     assert stored_traces(store) == set(acknowledged)
-
-
-async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
-    await store.aclose()
-    with pytest.raises(ConfigError, match=r"second name.*VACUUM INTO"):
-        await Store.open(SqliteFile(by_hard_link(path, tmp_path)), max_bytes=MOST_BYTES)
 
 
 ANSWERS = 4
@@ -288,34 +261,3 @@ async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(t
         await spans.pass_time(1)
         assert await spans.outcomes() == {"judged": 2}
         assert spans.collector.counters.snapshot()["traces_swept"] == 1
-
-
-class Failing(sqlite.SqliteDb):
-    """The writer of spans fails once before each statement that begins as one named."""
-
-    trouble: dict[str, BaseException] = {}
-    takes_spans = False
-
-    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        self._fail(sql)
-        return super().execute(sql, values)
-
-    def executemany(self, sql: str, rows: Any, /) -> sqlite3.Cursor:
-        self._fail(sql)
-        return super().executemany(sql, rows)
-
-    def _fail(self, sql: str) -> None:
-        if threading.current_thread().name == "ragtrace-store":
-            self.takes_spans = sql.startswith("INSERT INTO slice") or (
-                self.takes_spans and sql != "BEGIN IMMEDIATE"
-            )
-            for begin in self.trouble if self.takes_spans else ():
-                if sql.startswith(begin) and (begin != "ROLLBACK" or sql == begin):
-                    raise self.trouble.pop(begin)
-
-
-@pytest.fixture
-def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, BaseException]]:
-    monkeypatch.setattr(sqlite, "SqliteDb", Failing)
-    yield Failing.trouble
-    Failing.trouble.clear()

@@ -106,19 +106,15 @@ def verdict(carrier: Span) -> Mapping[str, object]:
     return {**scores, "id": carrier.span_id, "events": [each.name for each in carrier.events]}
 
 
-@pytest.mark.parametrize("first", TENANTS)
-async def test_who_knows_a_trace_id_cannot_own_the_answer_in_it(tmp_path: Path, first: str) -> None:
+async def test_who_knows_a_trace_id_cannot_own_the_answer_in_it(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     async with running_collector(shared(tmp_path / "alone")) as collector:
         await send(collector, "acme", *rag_trace(0))
         await until_judged(collector, "acme")
     (alone,) = carriers_in(tmp_path / "alone" / "out.jsonl")
     async with running_collector(shared(tmp_path)) as collector:
-        if first == "bandit":
-            await send(collector, "bandit", stolen())
+        await send(collector, "bandit", stolen())
         await send(collector, "acme", *rag_trace(0))
-        if first == "acme":
-            await send(collector, "bandit", stolen())
         await until_judged(collector, "acme")
         await until_seen(collector, 2)
         seen = {each.tenant for each in (await collector.pipeline.store.ledger()).accounts if each.number}
@@ -184,14 +180,6 @@ async def test_a_token_that_reads_for_a_tenant_reads_nothing_of_another(tmp_path
     assert "since_start" not in pages["bandit", "/status"].json()
     assert beside.json() == pages["bandit", "/status"].json()
     assert [pages[who, "/metrics"].status_code for who in (*TENANTS, "operator")] == [403, 403, 200]
-
-
-async def test_spans_of_two_tenants_under_one_trace_id_are_kept_apart(tmp_path: Path) -> None:
-    waiting = {"assemble": {"quiet_period": "10m", "deadline": "10m"}, "drain_timeout": "0s"}
-    async with running_collector(shared(tmp_path, **waiting)) as collector:
-        for tenant in TENANTS:
-            await send(collector, tenant, *rag_trace(0))
-        assert len(await collector.pipeline.store.undecided()) == len(TENANTS)
 
 
 async def test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator(tmp_path: Path) -> None:
@@ -327,27 +315,3 @@ def owned(span: Span, tenant: str | None) -> Span:
     attributes = {key: value for key, value in span.resource.attributes.items() if key != semconv.TENANT}
     named = {semconv.TENANT: tenant} if tenant else {}
     return replace(span, resource=replace(span.resource, attributes={**attributes, **named}))
-
-
-async def test_a_low_score_of_one_tenant_has_no_answer_of_another_judged(tmp_path: Path) -> None:
-    config = shared(
-        tmp_path,
-        sample={
-            "ratio": 0,
-            "rules": [{"name": "all", "tenant": "bandit", "rate": 1}],
-            "neighbours": {"below": 0.9},
-        },
-    )
-    async with stepped_collector(config) as stepped:
-        await hand_over_all(stepped, "acme", rag_trace(0))
-        await stepped.pass_time(60)
-        await hand_over_all(stepped, "bandit", rag_trace(1, answer="Refunds take 99 days."))
-        await stepped.pass_time(60)
-        await hand_over_all(stepped, "acme", rag_trace(2))
-        await stepped.pass_time(60)
-        assert {each.resource.attributes[semconv.TENANT] for each in stepped.carriers()} == {"bandit"}
-
-
-async def hand_over_all(stepped: Stepped, tenant: str, spans: Sequence[Span]) -> None:
-    for span in spans:
-        await hand_over(stepped, tenant, span)

@@ -1,11 +1,10 @@
 """Measure ratios, compare them with the committed history, and add them to it.
 
-    python -m tests.benchmarks [--check] [--no-record] [--only NAME ...] [--peers-python PATH ...]
+    python -m tests.benchmarks [--check] [--no-record] [--only NAME ...]
 
 A benchmark measures ragtrace beside a named alternative, in turns, and keeps the ratio of each round: times
 depend on the machine, ratios much less. ``--check`` records nothing, and exits with 1 if a ratio is worse
-than its band (`tests.benchmarks.recording.band`). ``--peers-python`` is the interpreter of an environment
-with other libraries; those it has are measured in the same run. Repeat it for several environments.
+than its band (`tests.benchmarks.recording.band`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 
 from ragtrace.errors import InputError
 from tests.benchmarks import recording
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import (
     Circumstances,
     Comparison,
@@ -46,13 +44,13 @@ def main(
     """Run benchmarks; return the exit code: 1 if a check found a worse ratio, 2 if the input is wrong."""
     options = _options(arguments, [each.name for each in benchmarks])
     try:
-        known, peers = recording.read(folder), Peers.of(options.peers_python)
+        known = recording.read(folder)
     except InputError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 2
     chosen = [each for each in benchmarks if each.name in (options.only or {each.name})]
     comparisons: list[Comparison] = []
-    for found in _measured(chosen, peers):
+    for found in _measured(chosen):
         if options.records:
             recording.append(found, folder)  # at once: a run that is interrupted keeps what it has
         compared = [compare(each, known) for each in found]
@@ -68,13 +66,12 @@ def _options(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.
     parser.add_argument("--check", action="store_true", help="exit with 1 if a ratio is worse than its band")
     parser.add_argument("--no-record", action="store_true", help="leave the history as it is")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--peers-python", action="append", default=[], metavar="PATH", help="repeatable")
     options = parser.parse_args(arguments)
     options.records = not (options.check or options.no_record)
     return options
 
 
-def _measured(chosen: Sequence[Benchmark], peers: Peers) -> Iterator[list[Entry]]:
+def _measured(chosen: Sequence[Benchmark]) -> Iterator[list[Entry]]:
     circumstances = Circumstances(
         measured=datetime.now(UTC),
         machine=this_machine(),
@@ -85,7 +82,7 @@ def _measured(chosen: Sequence[Benchmark], peers: Peers) -> Iterator[list[Entry]
     for benchmark in chosen:
         print(f"measuring {benchmark.name}", file=sys.stderr, flush=True)
         onlooker = Onlooker()
-        found = benchmark.measure(peers)
+        found = benchmark.measure()
         others = onlooker.others()
         yield [entry_of(benchmark.name, each, circumstances, others=others) for each in found]
 

@@ -26,8 +26,6 @@ class Server:
     protocol: str
     """``grpc`` or ``http``: what it is sent."""
     port: int
-    share: float = 1.0
-    """Of the load that the others get: slow servers get less."""
 
     def cpu_s(self) -> float:
         """Return the CPU time of the process so far, all threads and children."""

@@ -24,8 +24,6 @@ TITLES: Final = {
     "visible": "Answer to score",
     "traffic": "Memory and disk",
     "backfill": "Back-fill",
-    "answer_index": "The page's queries",
-    "judge_cost": "Other tools' judging",
 }
 _HEAD: Final = """\
 | ratio | to | last run | half of its rounds | band | runs |

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement
 
 
@@ -16,13 +15,13 @@ class Benchmark:
     """A name, and what measures its ratios."""
 
     name: str
-    measure: Callable[[Peers], list[Measurement]]
+    measure: Callable[[], list[Measurement]]
 
 
 def _benchmark(name: str, function: str) -> Benchmark:
-    def measure(peers: Peers) -> list[Measurement]:
+    def measure() -> list[Measurement]:
         module, _, its = function.partition(".")
-        found: list[Measurement] = getattr(import_module(f"tests.benchmarks.ratios.{module}"), its)(peers)
+        found: list[Measurement] = getattr(import_module(f"tests.benchmarks.ratios.{module}"), its)()
         return found
 
     return Benchmark(name, measure)
@@ -37,7 +36,5 @@ BENCHMARKS: Final = (
     _benchmark("visible", "collector.visible"),
     _benchmark("traffic", "collector.traffic"),
     _benchmark("backfill", "backfill.measure"),
-    _benchmark("answer_index", "answer_index.measure"),
-    _benchmark("judge_cost", "judge_cost.measure"),
 )
 """Imported when they are run."""

@@ -66,14 +66,6 @@ async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(sto
     assert await sent_to(store) == [add_to_spans(encode([ROOT, GENERATION]), added)]
 
 
-async def test_scores_that_come_after_the_release_are_a_carrier(store: Store) -> None:
-    await hold(store, ROOT)
-    await settle(store, JOB)
-    await store.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
-    assert not await finish(store)
-    assert await sent_to(store) == [encode([ROOT]), b"carrier"]
-
-
 async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: Store) -> None:
     traces = [rag_trace(number) for number in range(4)]
     for number, spans in enumerate(traces):

@@ -55,12 +55,6 @@ async def test_a_request_larger_than_a_whole_limit_passes_alone(store: Store) ->
     assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON), ExceededLimit)
 
 
-async def test_budgets_of_two_names_are_apart(store: Store) -> None:
-    live, backfill = budget(day=Limit(calls=1)), budget("backfill", day=Limit(calls=1))
-    await store.budget.reserve(live, ONE, now_ns=NOON)
-    assert isinstance(await store.budget.reserve(backfill, ONE, now_ns=NOON), Reservation)
-
-
 async def test_an_estimate_stays_counted_if_the_process_ends_before_the_cost_is_known(place: Place) -> None:
     live = budget(day=Limit(calls=10, tokens=100))
     first = await place.open()

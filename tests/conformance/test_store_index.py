@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +13,13 @@ from ragtrace.conversations import SessionName
 from ragtrace.model import Label, Sample, VerdictCounts
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, WindowRow
+from ragtrace_collector.sampling import SamplingChanges, WindowRow
 from ragtrace_collector.store.records import (
     IndexSize,
     Job,
     JudgedInput,
     KeptCarrier,
     KeptTurn,
-    Outcome,
     StoreUnavailable,
 )
 from ragtrace_collector.store.store import Store
@@ -139,33 +137,7 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
     await store.aclose()
 
 
-async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:
-    await judge_one(store)
-    await settle(store, replace(JOB, record_sha256="other"), slices=2)
-    await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
-    assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
-
-
-SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
-FOLLOW_UP = Sample(rule="neighbour", rate=1.0, probability=None)
-LOW = LowAnswer(trace_id="t9", span_id="s9", keys=("session", "chunk"), remaining=3, until_ns=100)
 ROW = WindowRow("minute", 60, "acme", 5, 2.5, 1.0, 2)
-
-
-def sampled(trace_id: str) -> TraceSlice:
-    return TraceSlice(
-        trace_id=trace_id, payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),)
-    )
-
-
-async def leave_out(
-    store: Store, trace_id: str, keys: Sequence[str], *, seen_ns: int, outcome: str = "sampled_out"
-) -> None:
-    await store.append([sampled(trace_id)], forward={}, now_ns=seen_ns)
-    left_out = Outcome(span_id="s1", outcome=outcome, sample=SAMPLE, tenant="acme")
-    await store.decide_trace(trace_id, jobs=[], outcomes=[left_out], keep_spans=True, now_ns=seen_ns)
-    answer = LeftOutAnswer(trace_id, "s1", tuple(keys), seen_ns)
-    await store.sampling.save(SamplingChanges(left_out_answers=(answer,)))
 
 
 async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place: Place) -> None:
@@ -174,35 +146,9 @@ async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place:
     await first.sampling.save(SamplingChanges(windows=(ROW._replace(seen=6),)))
     await first.aclose()
     second = await place.open()
-    windows, low = await second.sampling.load(now_ns=1)
+    windows = await second.sampling.load()
     await second.aclose()
-    assert (set(windows), low) == ({ROW._replace(seen=6), ROW._replace(tenant="")}, ())
-
-
-async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Place) -> None:
-    first = await place.open()
-    await first.sampling.select_related(LOW, [], now_ns=1)
-    await first.sampling.select_related(replace(LOW, remaining=9), [], now_ns=1)
-    await first.sampling.select_related(replace(LOW, span_id="s8", until_ns=50), [], now_ns=1)
-    unknown = replace(LOW, span_id="s7")
-    await first.sampling.save(SamplingChanges(low=(replace(LOW, remaining=2), unknown)))
-    await first.aclose()
-    second = await place.open()
-    early, late, after = [(await second.sampling.load(now_ns=now_ns))[1] for now_ns in (49, 50, 100)]
-    await second.aclose()
-    assert early == (replace(LOW, span_id="s8", until_ns=50), replace(LOW, remaining=2))
-    assert (late, after) == ((replace(LOW, remaining=2),), ())
-
-
-async def test_a_related_answer_is_queued_once_and_counted_anew(store: Store) -> None:
-    await leave_out(store, "t1", ["session"], seen_ns=1)
-    job = Job(trace_id="t1", span_id="s1", sample=FOLLOW_UP)
-    assert [await store.sampling.select_related(LOW, [job], now_ns=now_ns) for now_ns in (5, 6)] == [1, 0]
-    (taken,) = await store.take_jobs(9, now_ns=7)
-    assert (taken.sample, taken.seen_ns, taken.tenant) == (FOLLOW_UP, 5, "acme")
-    assert await store.sampling.candidates(["session"], limit=9) == ()
-    ledger = await store.ledger()
-    assert (ledger.adds_up, ledger.seen, ledger.pending) == (True, 1, 1)
+    assert set(windows) == {ROW._replace(seen=6), ROW._replace(tenant="")}
 
 
 NAME = SessionName(session="s", tenant="a")
@@ -279,16 +225,6 @@ async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: St
     moved = replace(a_turn(1), span_id="b2", carrier_span_id="moved!", turn=b"moved", supersedes="again")
     await finish_turn(store, moved, now_ns=3)
     assert await turns(store) == [b"moved"]
-
-
-async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> None:
-    await finish_turn(store, a_turn(1), now_ns=100)
-    await finish_turn(store, a_turn(2, name=SessionName(session="open")), now_ns=100)
-    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
-    assert await store.sessions.forget(before_ns=100) == 0
-    assert await store.sessions.forget(before_ns=101) == 1
-    assert await turns(store) == []
-    assert await turns(store, SessionName(session="open")) == [b"turn 2"]
 
 
 async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:

@@ -20,13 +20,12 @@ from ragtrace.model import Sample
 from ragtrace.traces.attach import encode_addition
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.ledger import TERMINAL, State
-from ragtrace_collector.sampling import LeftOutAnswer, LowAnswer, SamplingChanges, UsefulWindows, WindowRow
+from ragtrace_collector.sampling import Decision, SamplingChanges, WindowRow
 from ragtrace_collector.store.records import (
     HoldMode,
     Job,
     JudgedInput,
     KeptCarrier,
-    Outcome,
     QuarantineReason,
     tenant_of,
 )
@@ -127,7 +126,7 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         sample = Sample(rule="ratio", rate=0.5, probability=0.5)
         of = {"sample": sample, "tenant": tenant}
         queued = Job(trace_id=trace, span_id=job or "", record_sha256=digest, revisions_left=1, **of)
-        outcomes = [Outcome(span_id=left_out, outcome=end, **of)] if left_out else []
+        outcomes = [Decision(span_id=left_out, left_out=end, **of)] if left_out else []
         now_ns = self.tick()
         self.run(
             self.store.decide_trace(
@@ -235,28 +234,12 @@ class StagesInAnyOrder(RuleBasedStateMachine):
     def settle(self, tokens: int) -> None:
         self.run(self.store.budget.settle(self.reserved.pop(), Spend(calls=1, tokens=tokens)))
 
-    @rule(trace=traces, span=spans, keys=st.lists(st.sampled_from("ab"), unique=True), seen=st.integers(1, 9))
-    def save_sampling(self, trace: str, span: str, keys: list[str], seen: int) -> None:
+    @rule(seen=st.integers(1, 9))
+    def save_sampling(self, seen: int) -> None:
         start_ns = self.tick() // 10 * 10
-        changes = SamplingChanges(
-            windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),),
-            horizons=(UsefulWindows("minute", start_ns - 10, start_ns),),
-            low=(LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=seen, until_ns=0),),
-            left_out_answers=(LeftOutAnswer(trace, span, tuple(keys), self.now_ns),),
-        )
+        changes = SamplingChanges(windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),))
         self.run(self.store.sampling.save(changes))
-
-    @rule(trace=traces, span=spans, wait=st.integers(0, 30))
-    def select_related(self, trace: str, span: str, wait: int) -> None:
-        now_ns = self.tick()
-        low = LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=3, until_ns=now_ns + wait)
-        found = self.run(self.store.sampling.candidates(("a", "b"), limit=5))
-        sample = Sample(rule="neighbour", rate=1.0, probability=None)
-        jobs = [
-            Job(trace_id=near.trace_id, span_id=near.span_id, sample=sample, tenant=near.tenant)
-            for near in found[:1]
-        ]
-        self.run(self.store.sampling.select_related(low, jobs, now_ns=now_ns))
+        self.run(self.store.sampling.sums(now_ns=self.now_ns))
 
     @rule()
     def restart(self) -> None:

@@ -13,12 +13,10 @@ from ragtrace.model import Sample
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger import Delivery
+from ragtrace_collector.sampling import Decision
 from ragtrace_collector.store.records import (
-    DeadLetter,
-    HoldMode,
     Job,
     JudgedInput,
-    Outcome,
     QuarantineReason,
     QuarantineRecord,
     StoreUnavailable,
@@ -76,15 +74,6 @@ async def counted(store: Store) -> dict[str, int]:
     return {name: number for name, number in found.items() if name in names and number}
 
 
-async def test_what_was_acknowledged_is_there_after_a_restart(store: Store, place: Place) -> None:
-    await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
-    await store.aclose()
-    async with aclosing(await place.open()) as reopened:
-        assert await reopened.undecided() == ("t1",)
-        assert (await reopened.spans("t1")).payloads == (b"1",)
-        assert [item.payload for item in await reopened.outbox_items("sink", 10)] == [b"original"]
-
-
 async def test_a_lease_ends_with_the_process(store: Store, place: Place) -> None:
     await queue(store)
     await store.take_jobs(10, now_ns=2)
@@ -124,7 +113,7 @@ async def test_a_finished_job_is_not_queued_again(store: Store) -> None:
 
 async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Store) -> None:
     await append(store)
-    await settle(store, outcomes=[Outcome(span_id="s1", outcome="sampled_out")])
+    await settle(store, outcomes=[Decision(span_id="s1", sample=SAMPLE, left_out="sampled_out")])
     for brought_back in (1, 0):
         settled = await settle(store, JOB)
         assert settled == TraceDecided(queued=brought_back, ended=0, brought_back=brought_back)
@@ -156,13 +145,6 @@ async def test_a_trace_with_an_open_job_does_not_expire(store: Store) -> None:
     assert (await store.spans("t1")).payloads == (b"spans",)
 
 
-async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: Store) -> None:
-    await queue_and_judge(store)
-    assert (await settle(store, OTHER, slices=2)).revised == 1
-    again = await take(store)
-    assert (again.carriers, again.replaces, again.revisions_left, again.attempts) == (1, "c1", 0, 0)
-
-
 async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
@@ -170,15 +152,6 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     await settle(store, OTHER, slices=2)
     await finish(store, job)
     assert await counted(store) == {"queued": 1}
-
-
-async def test_an_answer_that_moves_is_counted_once(store: Store) -> None:
-    await queue_and_judge(store)
-    settled = await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
-    job = await take(store)
-    assert (settled.queued, settled.moved) == (1, 1)
-    assert (job.span_id, job.replaces, job.carriers) == ("s2", "c1", 0)
-    assert await counted(store) == {"leased": 1}
 
 
 async def test_an_answer_whose_spans_were_forgotten_rests(store: Store) -> None:
@@ -257,21 +230,6 @@ async def test_a_report_says_where_the_newest_carrier_of_an_answer_is(store: Sto
         assert {name: number for name, number in sums[sink].items() if number} == {"put": 1, state: 1}
 
 
-async def test_a_report_on_an_open_trace_has_its_spans(store: Store) -> None:
-    await store.append([part("t1", b"1")], forward={}, now_ns=5, holding=HoldMode.NEW)
-    await store.append([part("t1", b"2")], forward={}, now_ns=6, cut=("t1",))
-    report = await store.trace_report("t1")
-    trace = report.trace
-    assert trace is not None
-    assert (trace.is_open, trace.is_cut, report.payloads) == (True, True, (b"1", b"2"))
-    assert (trace.last_arrival_ns, trace.held_since_ns, trace.decided_ns) == (6, 5, None)
-    await settle(store, now_ns=7)
-    report = await store.trace_report("t1")
-    trace = report.trace
-    assert trace is not None
-    assert (trace.is_open, report.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
-
-
 @pytest.mark.slow
 async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres: Postgres) -> None:
     place = PostgresPlace(postgres, postgres.new_database())
@@ -287,16 +245,10 @@ async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres:
         assert await store.unfinished(now_ns=3) == 2
 
 
-LETTER = DeadLetter(topic="otlp_spans", partition=3, offset=7, reason="not_otlp", bytes=11, copied_to="dead")
-
-
-async def test_dead_letters_are_counted_once_and_their_sums_outlive_them(store: Store) -> None:
-    assert await store.note_dead_letter(LETTER, now_ns=1)
-    assert not await store.note_dead_letter(replace(LETTER, reason="empty"), now_ns=2)
-    await store.note_dead_letter(replace(LETTER, offset=8, reason="empty"), now_ns=5)
-    await store.expire(decided_before_ns=0, ended_before_ns=5)
-    assert [letter.offset for letter in await store.dead_letters(10)] == [8]
-    assert (await store.ledger()).dead_letters == {"empty": 1, "not_otlp": 1}
+async def test_dead_letters_are_counted_for_good_and_are_no_tenants(store: Store) -> None:
+    await store.count_dead_letters(["empty", "not_otlp"])
+    await store.count_dead_letters(["empty"])
+    assert (await store.ledger()).dead_letters == {"empty": 2, "not_otlp": 1}
     assert (await store.ledger("acme")).dead_letters == {}
 
 
@@ -330,12 +282,12 @@ async def test_senders_that_name_ever_new_producers_fill_a_bounded_number_of_acc
 async def test_what_is_counted_outlives_the_traces_and_a_crash(place: Place, tmp_path: Path) -> None:
     async with aclosing(await place.open()) as store:
         await decide_unread(store, "t1", "shop")
-        await store.note_dead_letter(LETTER, now_ns=1)
+        await store.count_dead_letters(["empty"])
         await store.expire(decided_before_ns=2, ended_before_ns=0)
         assert (await store.trace_report("t1")).trace is None
         async with aclosing(await place.as_of_now(tmp_path / "later").open()) as again:
             assert await unread(again) == {"shop": 1}
-            assert not await again.note_dead_letter(LETTER, now_ns=2)
+            assert (await again.ledger()).dead_letters == {"empty": 1}
 
 
 RUN = AnchorRun(

@@ -20,13 +20,8 @@ from ragtrace_collector.telemetry.scores import (
     WEIGHT_SQUARED,
     WEIGHTED,
 )
-from tests.acceptance.collector_process import collector_process
-from tests.backends.process import eventually, free_ports
-from tests.backends.prometheus_server import running_prometheus
 from tests.dashboards import filled, read
 from tests.deploy.test_deploy import PROMETHEUS, alert_rules, run
-from tests.integration.collector.test_score_metrics import config as score_config
-from tests.integration.collector.test_score_metrics import send as send_answers
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -88,8 +83,6 @@ _FIRING = re.compile(r'alertname=\\?"(\w+)\\?"(?:, long_window=\\?"(\w+)\\?")?')
         ("0+24x5000", "0+1x5000", 4 * DAY - HOUR, set()),
         # all is well, then 8 of 10 fail for an hour
         (f"0+10x{DAY} {DAY * 10}+2x90", f"0x{DAY} 0+8x90", DAY + 75, {(FAST, "1h")}),
-        # 7 % fail for days
-        ("0+93x5000", "0+7x5000", 3 * DAY + HOUR, {(SLOW, "3d")}),
         # all fail, and 15 answers are judged in an hour: too few for anyone to be woken
         ("0x100", "0 0x5 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x3 12x3 13x3 14x3 15x60", 70, set()),
         # it is over: the shorter window ends the alert
@@ -97,7 +90,7 @@ _FIRING = re.compile(r'alertname=\\?"(\w+)\\?"(?:, long_window=\\?"(\w+)\\?")?')
         # one of ten judged fails, and represents 91 of 100 answers
         ("0+9x200|0+9x200", "0+1x200|0+91x200", 90, {(FAST, "1h"), (FAST, "6h"), (SLOW, "3d")}),
     ],
-    ids=["meets", "burns_fast", "burns_slowly", "few", "is_over", "weighted"],
+    ids=["meets", "burns_fast", "few", "is_over", "weighted"],
 )
 def test_an_objective_alerts_by_how_fast_its_budget_burns(
     passed: str, failed: str, minutes: int, found: set[tuple[str, str]], tmp_path: Path
@@ -155,40 +148,6 @@ def test_every_alert_has_a_severity_and_links_into_the_runbook(tmp_path: Path) -
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["runbook_url"].endswith(f"docs/runbook.md#{rule['alert'].lower()}")
         assert f"## {rule['alert']}\n" in runbook
-
-
-def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: Path) -> None:
-    """Half of the shop's answers fail, and none of the bot's."""
-    rules = [write_rules(tmp_path, service) for service in ("shop", "bot")]
-    for file in rules:
-        few = re.sub(r"interval: 10?m", "interval: 200ms", file.read_text())
-        file.write_text(re.sub(r">= (?:20|40|200)\b", ">= 1", few))
-    (port,) = free_ports(1)
-    settings = score_config(tmp_path, telemetry={"listen": f"127.0.0.1:{port}"})
-    with (
-        collector_process(tmp_path, settings) as collector,
-        running_prometheus(tmp_path, scrapes={"ragtrace": port}, rule_files=rules) as prometheus,
-    ):
-        send_answers(collector, first=1_000)  # Prometheus sees growth only from a first scrape on
-        eventually(
-            lambda: len(prometheus.series("ragtrace_evaluation_score_count")) >= 3, what="first answers"
-        )
-        send_answers(collector)
-        burning = 'ALERTS{alertname="RagtraceSloBurnsFast", long_window="6h"}'
-        eventually(
-            lambda: {labels["slo"] for labels, _ in prometheus.series(burning)} == {"shop-faithfulness"},
-            what="an alert of the shop, and of no other",
-        )
-        share = "slo:ragtrace_failing:ratio_increase6h"
-        slos = {"shop-faithfulness", "bot-faithfulness"}
-
-        def told() -> dict[str, float] | None:
-            shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
-            return shares if shares.keys() == slos else None
-
-        shares = eventually(told, what="the share of each objective")
-        assert shares["shop-faithfulness"] == pytest.approx(0.5, abs=0.3)
-        assert shares["bot-faithfulness"] == 0
 
 
 VALUES = {"service": ".*", "model": ".*", "prompt_version": ".*", "tenant": ".*", "metric": "faithfulness"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ragtrace.metrics.judge_card import CardFigure, CardSet, shipped_cards
+from ragtrace.metrics.judge_card import CardSet, IntervalEstimate, shipped_cards
 from tests.checkout import ROOT
 
 PAGE = ROOT / "docs" / "judge-cards.md"
@@ -62,7 +62,7 @@ def _paired_row(of: CardSet) -> str:
     return f"| {of.name} | {of.documents} | {' | '.join((*leads, *areas, *limits))} |"
 
 
-def _figure(found: CardFigure | None, *, signed: bool = False) -> str:
+def _figure(found: IntervalEstimate | None, *, signed: bool = False) -> str:
     if found is None:
         return "-"
     form = "+.2f" if signed else ".2f"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ragtrace_collector.config import parse_config
-from ragtrace_collector.config.sections import FollowUpConfig, RuleConfig, SampleConfig, SampleLimitConfig
+from ragtrace_collector.config.sections import RuleConfig, SampleConfig, SampleLimitConfig
 from ragtrace_collector.service.pipeline import sampler_of
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def test_the_page_about_sampling_has_configurations_and_every_key() -> None:
     for example in re.findall(r"^```yaml\n(sample:.*?)^```$", SAMPLING, re.MULTILINE | re.DOTALL):
         config = parse_config(example + EXPORT, where="docs/sampling.md")
         assert sampler_of(config.sample).plan.ratio == config.sample.ratio < 1
-    for section in (SampleConfig, RuleConfig, SampleLimitConfig, FollowUpConfig):
+    for section in (SampleConfig, RuleConfig, SampleLimitConfig):
         assert {key for key in section.model_fields if not re.search(rf"\b{key}\b", SAMPLING)} == set()
 
 

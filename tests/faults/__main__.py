@@ -48,9 +48,6 @@ def _table(engine: Engine, options: argparse.Namespace) -> int:
 
 def _is_bad(fault: Fault, grounds: Grounds, at_once: int) -> bool:
     """Try a fault, several times at once, and print its row; a try that breaks is unaccounted for."""
-    if fault.not_tried:
-        print(f"{fault.name:<58} not tried: {fault.not_tried}", flush=True)
-        return False
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
         its = [grounds(Path(folder, str(number))) for number in range(len(fault.tries))]
         with ThreadPoolExecutor(1 if fault.is_for_all else at_once) as pool:

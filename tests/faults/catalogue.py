@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import resource
-import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,14 +14,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
 
-from ragtrace_collector.store.open import send_again
-from tests.acceptance.judge_server import JudgeServer
-from tests.acceptance.replies import REPLIES
 from tests.backends.postgres_server import Postgres
-from tests.backends.process import eventually
 from tests.faults.disk import FULL, READ_ONLY, Blow, Kind
 from tests.faults.scene import Ground, Grounds, HeldScene, Scene, Tally
-from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
+from tests.faults.servers import BackEnd, slow_judge
 from tests.stores.place import PostgresPlace
 
 Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
@@ -38,8 +29,6 @@ ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 LASTS_S: Final = 1.5
 _SHARE_AT_START: Final = 0.25
 _SHARE_AT_WORK: Final = 0.7
-_OF_BACK_END: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.GARBAGE)]
-_OF_JUDGE: Final = [mood for mood in Mood if mood not in (Mood.WELL, Mood.BROKEN, Mood.LOCKED)]
 _STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], Scene]]]]] = {
     "SQLite": {
         "killed before statement n": ("killed", Scene),
@@ -64,8 +53,6 @@ class Fault:
     tries: Sequence[Try]
     is_for_all: bool = False
     """Whether it strikes what other tries use, too: then there is one try at a time."""
-    not_tried: str = ""
-    """Why it has no tries."""
 
 
 Made: TypeAlias = Callable[[Grounds], Fault]
@@ -83,7 +70,7 @@ def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: flo
         away_s: How long a server's database is away.
     """
     of_engine = _of_sqlite(times) if engine == "SQLite" else _of_postgres(times, away_s)
-    ready = (*_kills(kills // 4), *_moods(times), *of_engine)
+    ready = (*_kills(kills // 4), *_clocks(times), *of_engine)
     counted = {
         name: partial(_at_statements, name, every, *found) for name, found in _STATEMENTS[engine].items()
     }
@@ -102,46 +89,30 @@ def _kills(times: int) -> Iterator[Fault]:
         )
 
 
-def _moods(times: int) -> Iterator[Fault]:
+def _clocks(times: int) -> Iterator[Fault]:
     clocks: Mapping[str, Strike] = {
         "clock set back an hour": _set_clock_back,
         "clock set back an hour over a restart": _set_clock_back_over_restart,
     }
     for name, strike in clocks.items():
         yield Fault(name=name, tries=[partial(_struck, strike)] * times)
-    for mood in _OF_BACK_END:
-        yield Fault(name=f"back end {mood}", tries=[partial(_back_end_is, mood)] * times)
-    for mood in _OF_JUDGE:
-        yield Fault(name=f"judge {mood}", tries=[partial(_judge_is, mood)] * times)
 
 
 def _of_sqlite(times: int) -> Iterator[Fault]:
     strikes: Mapping[str, Strike] = {
-        "no file may grow any more, for a while": _let_no_file_grow,
         "disk full for a while": partial(_set_weather, FULL),
         "disk read-only for a while": partial(_set_weather, READ_ONLY),
         "stopped in order while the disk is full": _stop_while_full,
         "another program locks the store for longer than is waited": _lock,
         "the store's file is moved away, and back": _move,
-        "a second collector on the same store": lambda scene: says(
-            scene.refusal(), "in use by another collector"
-        ),
     }
     for name, strike in strikes.items():
         yield Fault(name=name, tries=[partial(_struck, strike)] * times)
-    yield Fault(name="a store of a newer version", tries=[_newer] * times)
-    yield Fault(
-        name="a damaged page; the backup made meanwhile is restored",
-        tries=[partial(_damaged, seed) for seed in range(8 * times)],
-    )
 
 
 def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
-    for name, strike in {
-        "all connections are cut, again and again": _cut_again_and_again,
-        "a database that may only be read, for a while": _let_only_read,
-    }.items():
-        yield Fault(name=name, tries=[partial(_struck, strike)] * times)
+    name = "all connections are cut, again and again"
+    yield Fault(name=name, tries=[partial(_struck, _cut_again_and_again)] * times)
     killed = partial(_strike_server, signal.SIGQUIT, LASTS_S)
     of_server = {
         "the database is killed, and recovers": partial(_struck, killed),
@@ -150,15 +121,10 @@ def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
     }
     for name, one in of_server.items():
         yield Fault(name=name, tries=[one] * times, is_for_all=True)
-    name = "the disk of the database is full, for a while"
-    if os.geteuid():
-        yield Fault(name=name, tries=(), not_tried="only root can mount a small one")
-    else:
-        yield Fault(name=name, tries=[_database_full] * times)
 
 
-def _struck(strike: Strike, ground: Ground, **scene: Any) -> Tally:
-    struck = Scene(ground, **scene)
+def _struck(strike: Strike, ground: Ground) -> Tally:
+    struck = Scene(ground)
     struck.start()
     with struck.traffic():
         struck.await_work()
@@ -171,9 +137,8 @@ def _killed_twice(seed: int, ground: Ground) -> Tally:
 
 
 def _killed_twice_while_judging(seed: int, ground: Ground) -> Tally:
-    judge, back_end = MoodyJudge(JudgeServer(REPLIES), delay_s=0.05), BackEnd()
-    with closing_all(judge, back_end):
-        return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(judge)), Random(seed))
+    with slow_judge(0.05) as url, closing(BackEnd()) as back_end:
+        return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(url)), Random(seed))
 
 
 def _killed_twice_while_holding(seed: int, ground: Ground) -> Tally:
@@ -230,35 +195,11 @@ def _set_clock_back_over_restart(scene: Scene) -> None:
     time.sleep(0.5)
 
 
-def _back_end_is(mood: Mood, ground: Ground) -> Tally:
-    def strike(scene: Scene) -> None:
-        _be(back_end, mood)
-        if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
-            time.sleep(1)
-            asyncio.run(send_again(scene.place.database))
-
-    back_end = BackEnd()
-    with closing_all(back_end):
-        return _struck(strike, ground, back_end=back_end)
-
-
-def _judge_is(mood: Mood, ground: Ground) -> Tally:
-    judge = MoodyJudge(JudgeServer(REPLIES))
-    with closing_all(judge):
-        return _struck(lambda _: _be(judge, mood), ground, changes=_asking(judge))
-
-
-def _be(server: MoodyServer, mood: Mood) -> None:
-    server.set(mood)
-    time.sleep(LASTS_S)
-    server.set(Mood.WELL)
-
-
-def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
+def _asking(judge: str) -> Mapping[str, Mapping[str, Any]]:
     return {
         "judge": {
             "use": "openai:rule",
-            "base_url": f"http://127.0.0.1:{judge.port}/v1",
+            "base_url": judge,
             "api_key_env": "JUDGE_KEY",
             "timeout": "1s",
             "max_concurrency": 8,
@@ -266,15 +207,6 @@ def _asking(judge: MoodyJudge) -> Mapping[str, Mapping[str, Any]]:
         },
         "evaluate": {"retry_delays": ["1s"] * 30},
     }
-
-
-def _let_no_file_grow(scene: Scene) -> None:
-    process = scene.victim.process.pid
-    assert process is not None
-    _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
-    time.sleep(LASTS_S)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
 
 
 def _set_weather(name: str, scene: Scene) -> None:
@@ -305,53 +237,6 @@ def _move(scene: Scene) -> None:
     away.rename(scene.store)
 
 
-def _newer(ground: Ground) -> Tally:
-    scene = Scene(ground)
-    scene.start()
-    scene.send(2)
-    scene.stop()
-    _add_to_version(scene.store, 1)
-    before = scene.store.read_bytes()
-    says(scene.refusal(), "another ragtrace")
-    assert scene.store.read_bytes() == before, "a file that was refused was changed"
-    _add_to_version(scene.store, -1)
-    scene.send(2)
-    return scene.account()
-
-
-def _add_to_version(store: Path, number: int) -> None:
-    with closing(sqlite3.connect(store)) as db:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        db.execute(f"PRAGMA user_version={version + number}")
-
-
-def _damaged(seed: int, ground: Ground) -> Tally:
-    scene = Scene(ground, changes={"judge": {"max_concurrency": 1}})
-    scene.start()
-    with scene.traffic():
-        scene.await_work()
-        time.sleep(0.2)
-    backup = scene.folder / "backup.db"
-    with closing(sqlite3.connect(scene.store)) as db:
-        db.execute("VACUUM INTO ?", (str(backup),))
-    scene.stop()
-    damage_a_page(scene.store, Random(seed))
-    if refusal := scene.refusal():  # there is none where the page held nothing: that does no harm
-        says(refusal, "restore a backup")
-        for companion in scene.store.parent.glob(f"{scene.store.name}-*"):
-            companion.unlink()
-        shutil.move(backup, scene.store)
-    scene.send(2)
-    return scene.account()
-
-
-def damage_a_page(file: Path, random: Random) -> None:
-    page = random.randrange(file.stat().st_size // 4096)
-    with file.open("r+b") as writable:
-        writable.seek(page * 4096)
-        writable.write(random.randbytes(4096))
-
-
 def _server(scene: Scene) -> tuple[Postgres, str]:
     assert isinstance(scene.place, PostgresPlace)
     return scene.place.server, scene.place.url
@@ -370,16 +255,6 @@ def _cut(scene: Scene) -> None:
         " WHERE datname = current_database() AND pid != pg_backend_pid()",
         url,
     )
-
-
-def _let_only_read(scene: Scene) -> None:
-    server, url = _server(scene)
-    for is_read_only in (True, False):
-        server.execute(
-            f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only = {is_read_only}"
-        )
-        _cut(scene)
-        time.sleep(LASTS_S)
 
 
 def _all_killed(ground: Ground) -> Tally:
@@ -408,37 +283,3 @@ def _strike_server(how: signal.Signals, away_s: float, scene: Scene) -> None:
     server.stop(how)
     time.sleep(away_s)
     server.start()
-
-
-def _database_full(ground: Ground) -> Tally:
-    """Keep the tables on a disk of their own, and fill it."""
-
-    def strike(scene: Scene) -> None:
-        filling = disk / "filling"
-        with suppress(OSError), filling.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        eventually(lambda: scene.told[503], what="a sender that is told to try again")
-        filling.unlink()
-
-    assert isinstance(ground.place, PostgresPlace)
-    server, name = ground.place.server, ground.place.url.rpartition("/")[2]
-    disk = server.log.parent / f"disk_{name}"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
-    try:
-        tables = disk / "tables"
-        tables.mkdir()
-        shutil.chown(tables, "postgres")
-        server.execute(f"CREATE TABLESPACE {name} LOCATION '{tables}'")
-        server.execute(f"ALTER DATABASE {name} SET TABLESPACE {name}")
-        tally = _struck(strike, ground)
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        server.execute(f"DROP TABLESPACE {name}")
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
-    return tally
-
-
-def says(refusal: str, what: str) -> None:
-    assert what in refusal, f"it should say {what!r}: {refusal!r}"

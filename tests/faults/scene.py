@@ -114,15 +114,6 @@ class Scene:
             if (blow is None and kill_after_s is None) or "Traceback" in str(exc):
                 raise
 
-    def refusal(self) -> str:
-        """Start a collector that is to refuse to start, and return what it says."""
-        try:
-            victim = Victim.start(self.folder, self.config)
-        except Refused as exc:
-            return str(exc)
-        victim.stop()
-        return ""
-
     def stop(self) -> None:
         if self._victim is not None:
             self._victim.stop()

@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from ragtrace_collector.store import postgres
-from ragtrace_collector.store.postgres import PostgresDb, PostgresRows
+from ragtrace_collector.store.postgres import PostgresDb
 from tests.faults.disk import Blow, Counting
 
 _GONE_S: Final = 8
@@ -24,7 +24,7 @@ def fail_on_the_wire(folder: Path, blow: Blow) -> None:
     """From now on, this process's connections count their statements and commits, and take the blow."""
     counting, unharmed = Counting(folder, blow), PostgresDb.execute
 
-    def execute(db: PostgresDb, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
+    def execute(db: PostgresDb, statement: str, values: Sequence[Any] = (), /) -> Any:
         if counting.counts_to_the_blow():
             if blow.kind == "full":
                 return unharmed(db, _FULL)

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.bodies import Body, bodies, headers, heavy_bodies, metadata, odd_http
+from tests.fuzz.bodies import Body, bodies, heavy_bodies, odd_http
 from tests.fuzz.target import Target, running_target
 
 _A_ROUND = 500
@@ -29,18 +29,12 @@ def fire(target: Target, *, requests: int, seed_number: int) -> None:
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(bodies(), headers(), st.booleans(), metadata(), st.none() | odd_http())
-    def shoot(
-        body: Body,
-        headers: dict[str, str],
-        packed: bool,
-        metadata: tuple[tuple[str, str], ...],
-        odd: bytes | None,
-    ) -> None:
+    @given(bodies(), st.booleans(), st.none() | odd_http())
+    def shoot(body: Body, packed: bool, odd: bytes | None) -> None:
         if odd is not None:
             target.say(odd)
-        target.post(body, headers)
-        target.call(body.content, packed=packed, metadata=metadata)
+        target.post(body)
+        target.call(body.content, packed=packed)
         target.check_alive()
         if sum(target.answers.values()) // 2 % _SENTINEL_EVERY == 0:
             target.send_sentinel()
@@ -57,7 +51,7 @@ def main() -> None:
     print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as folder, running_target(Path(folder)) as target:
         for body in heavy_bodies():
-            target.post(body, {})
+            target.post(body)
         rounds, until = 0, time.monotonic() + 60 * options.minutes
         while time.monotonic() < until:
             fire(target, requests=_A_ROUND, seed_number=options.seed + rounds)

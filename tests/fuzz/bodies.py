@@ -267,33 +267,6 @@ def _bomb(kind: str) -> Body:
     return Body(_gzipped(json.dumps({"resourceSpans": [{}] * 400_000}).encode(), 1), "json", "gzip")
 
 
-def headers() -> SearchStrategy[dict[str, str]]:
-    value = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
-    types = st.sampled_from(
-        ["application/x-protobuf", "application/json", "Application/JSON; charset=utf-8", "text/plain", ""]
-    )
-    odd = st.fixed_dictionaries(
-        {},
-        optional={
-            "content-type": types | value,
-            "accept": value,
-            "authorization": value,
-            "user-agent": value,
-            "x-" + "long" * 20: value,
-            "expect": st.just("100-continue"),
-            "connection": st.sampled_from(["close", "upgrade", "keep-alive"]),
-            "upgrade": st.sampled_from(["websocket", "h2c"]),
-        },
-    )
-    return st.one_of(st.just({}), st.just({}), odd)
-
-
-def metadata() -> SearchStrategy[tuple[tuple[str, str], ...]]:
-    value = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40)
-    pair = st.tuples(st.sampled_from(["authorization", "x-tenant", "user"]), value)
-    return st.one_of(st.just(()), st.lists(pair, max_size=3).map(tuple))
-
-
 def odd_http() -> SearchStrategy[bytes]:
     """Draw requests whose frames are wrong: lengths that lie, chunks that end nowhere, several in one."""
     start = st.sampled_from(

@@ -85,11 +85,10 @@ def test_a_bad_row_is_told_and_stops_nothing(kind: Any) -> None:
     assert [score is None or score != score for score in scores] == [False, True, True, False]
 
 
-async def test_it_works_inside_a_running_loop_and_as_a_coroutine() -> None:
+async def test_it_works_inside_a_running_loop_and_in_a_thread() -> None:
     sync = await asyncio.to_thread(judged, pd.DataFrame(ROWS))
     inside = judged(pd.DataFrame(ROWS))  # as in a cell of Jupyter
-    awaited = await ragtrace.evaluate_records_async(pd.DataFrame(ROWS), judge="scripted")
-    assert list(sync["faithfulness"]) == list(inside["faithfulness"]) == list(awaited["faithfulness"])
+    assert list(sync["faithfulness"]) == list(inside["faithfulness"])
 
 
 def test_a_failure_of_the_judge_is_an_error_and_no_score() -> None:

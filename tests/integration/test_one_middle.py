@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ragtrace import semconv
-from ragtrace.metrics.judge_card import Calibration, CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import Calibration, CardSet, IntervalEstimate, JudgeCard
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
@@ -254,7 +254,10 @@ class Place:
         calibration = {"provider": "likely", "model": "base", "form": "logprobs", "threshold": 0.4}
         measured = {"files": ["x"], "answers": 1, "claims": 1, "balanced_accuracy": 0.9}
         found = CardSet(
-            name="mine", digest="ab" * 8, auc=CardFigure(value=0.8), floor_auc=CardFigure(value=0.7)
+            name="mine",
+            digest="ab" * 8,
+            auc=IntervalEstimate(value=0.8),
+            floor_auc=IntervalEstimate(value=0.7),
         )
         card = JudgeCard(provider="likely", model="base", date="2026-01-01", sets=[found])
         card.write(folder / "card.json")

@@ -78,7 +78,7 @@ CATALOGUE: Final = (
         file="collector/ragtrace_collector/store/sqlite.py",
         old="PRAGMA synchronous=FULL",
         new="PRAGMA synchronous=NORMAL",
-        test="tests/attack/test_power_loss.py::test_a_state_folder_that_was_made_does_not_go_with_the_power",
+        test="tests/attack/test_power_loss.py::test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once",
     ),
     Mutant(
         promise="budget",
@@ -120,7 +120,7 @@ CATALOGUE: Final = (
         file="collector/ragtrace_collector/store/records.py",
         old='return f"{trace_id}{BEHIND_ID}{tenant}" if tenant else trace_id',
         new="return trace_id",
-        test="tests/attack/test_tenants.py::test_spans_of_two_tenants_under_one_trace_id_are_kept_apart",
+        test="tests/attack/test_tenants.py::test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator",
     ),
     Mutant(
         promise="delivery",

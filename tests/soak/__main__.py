@@ -1,7 +1,7 @@
 """Soak the collector: ``python -m tests.soak --minutes 10``. Ten minutes at night, an hour by hand.
 
 Good RAG traces in every recorded convention, in parts and in any order, late and twice; other traces;
-malformed requests; feedback; a judge that is slow, over its limits and down by turns; a back end that goes
+feedback; a judge that is slow, over its limits and down by turns; a back end that goes
 away. Memory, disk, file handles, threads and tasks must be flat after a third of the time, and the ledger
 must add up at every look and in the end. Each answer that was sent is looked up: what became of it, and
 whether its own carrier came.
@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -44,42 +43,12 @@ _MOST_LOST = 0.01
 """An idle connection may be closed just when it is used again; a sender then tries again."""
 _LONG_S = 300.0
 """From here on the store has been emptied often enough to say that it is flat."""
-_COLUMNS = ("second", "rss_mb", "store_mb", "handles", "threads", "tasks", "seen", "pending", "unaccounted")
-
 Sample = Mapping[str, float]
 """The collector at one moment, by column. None is ever unaccounted for: neither an answer nor a span."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flatness:
-    """How much a measure grew over the time it was looked at, by its trend, and how much it may."""
-
-    name: str
-    median: float
-    growth: float
-    allowed: float
-
-    @property
-    def is_flat(self) -> bool:
-        return self.growth <= self.allowed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What came of a soak."""
-
-    samples: Sequence[Sample]
-    measures: Sequence[Flatness]
-    sent: Counter[str]
-    ledger: Ledger
-    """When the process had ended."""
-    carriers: int
-    faults: Sequence[str]
-    """Everything that should not be so, in words."""
-
-
-def soak(folder: Path, *, seconds: float, a_second: float, seed: int) -> Report:
-    """Run it; the collector's files stay in the folder."""
+def soak(folder: Path, *, seconds: float, a_second: float, seed: int) -> Iterator[str]:
+    """Run it, print what it measured, and yield what should not be so; the collector's files stay there."""
     os.environ[KEY] = "not-a-key"
     sink, store = FlakySink(), SqliteFile(folder / "store.db")
     fates = Fates(store=store)
@@ -94,19 +63,12 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int) -> Report:
         sink.stop()
     with store.reading() as db:
         ledger = read_ledger(db)
-    measures = _measures(samples, seconds) if samples else ()
-    faults = (
-        *_faults(traffic, samples, measures, ledger, code, collector.log.read_text()),
-        *differences(traffic.answers, fates, sink.arrived),
-    )
-    return Report(
-        samples=samples,
-        measures=measures,
-        sent=traffic.sent,
-        ledger=ledger,
-        carriers=len(sink.arrived),
-        faults=faults,
-    )
+    print("sent:", ", ".join(f"{kind} {number}" for kind, number in sorted(traffic.sent.items())))
+    print("ledger:", ", ".join(f"{name} {number}" for name, number in sorted(ledger.by_name().items())))
+    print(f"seen {ledger.seen}, superseded {ledger.superseded}, carriers {len(sink.arrived)}")
+    yield from _growth(samples, seconds)
+    yield from _faults(traffic, samples, ledger, code, collector.log.read_text())
+    yield from differences(traffic.answers, fates, sink.arrived)
 
 
 def _config(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
@@ -191,21 +153,12 @@ def _sums(page: str) -> Mapping[str, float]:
     return sums
 
 
-def flatness(name: str, points: Sequence[tuple[float, float]], *, share: float, floor: float) -> Flatness:
-    """Measure the trend of (second, value) by Theil and Sen: the median of the slopes between all pairs.
+def _growth(samples: Sequence[Sample], seconds: float) -> Iterator[str]:
+    """Print how much each measure grew since the warm-up, and yield those that grew by more than they may.
 
-    What goes up and down does not disturb it, nor does a single peak. It may grow by ``share`` of its median,
-    or by ``floor`` where that is more.
+    The trend is that of Theil and Sen: the median of the slopes between all pairs. What goes up and down does
+    not disturb it, nor does a single peak. It may grow by a share of its median, or by a floor.
     """
-    thinned = points[:: max(1, len(points) // 200)]
-    slopes = [(b - a) / (t - s) for (s, a), (t, b) in combinations(thinned, 2)]
-    median = statistics.median(value for _, value in points)
-    growth = statistics.median(slopes) * (points[-1][0] - points[0][0])
-    return Flatness(name=name, median=median, growth=growth, allowed=max(floor, share * median))
-
-
-def _measures(samples: Sequence[Sample], seconds: float) -> Sequence[Flatness]:
-    """Return how much each measure grew since the warm-up, and how much it may."""
     long = seconds >= _LONG_S
     bounds = {
         "rss_mb": (0.05, 8) if long else (0.3, 40),
@@ -215,25 +168,21 @@ def _measures(samples: Sequence[Sample], seconds: float) -> Sequence[Flatness]:
         **({"store_mb": (0.15, 4)} if long else {}),
     }
     steady = [sample for sample in samples if sample["second"] >= seconds * _WARM_UP]
-    return [
-        flatness(name, [(each["second"], each[name]) for each in steady], share=share, floor=floor)
-        for name, (share, floor) in bounds.items()
-    ]
+    pairs = [*combinations(steady[:: max(1, len(steady) // 200)], 2)]
+    for name, (share, floor) in bounds.items():
+        slope = statistics.median((b[name] - a[name]) / (b["second"] - a["second"]) for a, b in pairs)
+        growth = slope * (steady[-1]["second"] - steady[0]["second"])
+        allowed = max(floor, share * statistics.median(sample[name] for sample in steady))
+        print(f"{name:10} grew by {growth:9.1f} of {allowed:9.1f}")
+        if growth > allowed:
+            yield f"{name} grew by {growth:.1f}, more than {allowed:.1f}"
 
 
 def _faults(
-    traffic: Traffic,
-    samples: Sequence[Sample],
-    measures: Sequence[Flatness],
-    ledger: Ledger,
-    code: int,
-    log: str,
+    traffic: Traffic, samples: Sequence[Sample], ledger: Ledger, code: int, log: str
 ) -> Iterator[str]:
     for answer, number in traffic.unexpected.items():
         yield f"{number} times the collector answered {answer}"
-    for each in measures:
-        if not each.is_flat:
-            yield f"{each.name} grew by {each.growth:.1f}, more than {each.allowed:.1f}"
     for sample in samples:
         if sample["unaccounted"]:
             yield f"{sample['unaccounted']:.0f} unaccounted at second {sample['second']:.0f}"
@@ -260,23 +209,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        report = soak(folder, seconds=60 * options.minutes, a_second=options.rate, seed=options.seed)
-    _print(report)
-    return 1 if report.faults else 0
-
-
-def _print(report: Report) -> None:
-    print(*(f"{name:>11}" for name in _COLUMNS))
-    for sample in report.samples[:: max(1, len(report.samples) // 20)]:
-        print(*(f"{sample[name]:11.1f}" for name in _COLUMNS))
-    print(f"\n{'measure':10} {'median':>10} {'growth':>9} {'allowed':>9}")
-    for each in report.measures:
-        print(f"{each.name:10} {each.median:10.1f} {each.growth:9.1f} {each.allowed:9.1f}")
-    ledger = report.ledger
-    print("\nsent:", ", ".join(f"{kind} {number}" for kind, number in sorted(report.sent.items())))
-    print("ledger:", ", ".join(f"{name} {number}" for name, number in sorted(ledger.by_name().items())))
-    print(f"seen {ledger.seen}, superseded {ledger.superseded}, carriers {report.carriers}\n")
-    print("\n".join(report.faults or ["flat, and every answer and carrier is accounted for, one by one"]))
+        given = {"seconds": 60 * options.minutes, "a_second": options.rate, "seed": options.seed}
+        faults = [*soak(folder, **given)]
+    print("\n".join(faults or ["flat, and every answer and carrier is accounted for, one by one"]))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

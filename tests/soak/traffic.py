@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -22,6 +21,7 @@ from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Resource, Scope, Span, Trace
 from ragtrace_collector.ledger import Ledger
 from tests.acceptance.replies import ANSWER
+from tests.patience import PATIENCE_S
 from tests.rag_spans import chat_span, rag_trace
 from tests.soak.fates import SpanId
 from tests.unit.traces.recordings import all_recordings
@@ -33,7 +33,7 @@ _TRY_AGAIN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "503", _LOST})
 _LATE_S = 4.0
 LINGER_S = 20.0
 """How long the collector keeps the spans of a trace that it has settled."""
-_SHARES = {"rag": 64, "chat": 12, "duplicate": 6, "late": 6, "feedback": 6, "malformed": 6}
+_SHARES = {"rag": 64, "chat": 12, "duplicate": 6, "late": 6, "feedback": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,6 @@ class Traffic:
     ports: Sequence[tuple[int, int]]
     """Of gRPC and HTTP, of each collector: any of them may get any span."""
     random: Random
-    linger_s: float = LINGER_S
-    patience_s: float = 60.0
-    """How long a sender tries again."""
     sent: Counter[str] = field(default_factory=Counter)
     """By kind; ``answers`` is what the collector has to account for. A machine that stands still may hold up
     the second part of a trace until the collector has let go of the first: each of its spans may be an answer
@@ -83,9 +80,7 @@ class Traffic:
 
     async def _one(self, wires: Sequence[Wire]) -> None:
         (kind,) = self.random.choices(list(_SHARES), weights=list(_SHARES.values()))
-        if kind == "malformed":
-            await self._send_malformed(self.random.choice(wires))
-        elif kind == "feedback":
+        if kind == "feedback":
             await self._send_feedback(wires)
         else:
             template = _CHAT if kind == "chat" else self.random.choice(self._templates)
@@ -104,7 +99,7 @@ class Traffic:
         await self._send(wires, second)
         if kind == "duplicate":
             await self._send(wires, spans)
-        if time.monotonic() - began_s > self.linger_s / 2:
+        if time.monotonic() - began_s > LINGER_S / 2:
             self.sent["answers torn apart"] += len(spans)
         else:
             self.answers += [SpanId(spans[0].trace_id, answer) for answer in template.answers]
@@ -139,18 +134,12 @@ class Traffic:
             wire = self.random.choice(wires)
             return await (wire.by_grpc(body) if by_grpc else wire.by_http(body))
 
-        until_s = loop.time() + self.patience_s
+        until_s = loop.time() + PATIENCE_S
         while (answer := await sent()) in _TRY_AGAIN and loop.time() < until_s:
             self.sent["connections lost" if answer == _LOST else "put off"] += 1
             await asyncio.sleep(0.5)
         if answer not in ("OK", "200"):
             self.unexpected[f"{answer} to spans"] += 1
-
-    async def _send_malformed(self, wire: Wire) -> None:
-        name, body, headers, expected = self.random.choice(_MALFORMED)
-        answer = await wire.by_http(body, headers)
-        if answer not in (expected, _LOST):
-            self.unexpected[f"{answer} to {name}"] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +156,9 @@ class Wire:
             return exc.code().name
         return "OK"
 
-    async def by_http(self, body: bytes, headers: Mapping[str, str] = _PROTOBUF) -> str:
+    async def by_http(self, body: bytes) -> str:
         try:
-            answer = await self.client.post("/v1/traces", content=body, headers=dict(headers))
+            answer = await self.client.post("/v1/traces", content=body, headers=_PROTOBUF)
         except httpx.TransportError:  # a connection that was idle for too long, say
             return _LOST
         return str(answer.status_code)
@@ -183,15 +172,6 @@ async def open_wire(grpc_port: int, http_port: int) -> AsyncIterator[Wire]:
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{http_port}", timeout=30) as client,
     ):
         yield Wire(export=channel.unary_unary(_EXPORT), client=client)
-
-
-_MALFORMED = (
-    ("garbage", b"\xff\xfe garbage", _PROTOBUF, "400"),
-    ("another type", b"<xml/>", {"content-type": "text/xml"}, "415"),
-    ("JSON cut off", b'{"resourceSpans": [', {"content-type": "application/json"}, "400"),
-    ("gzip cut off", gzip.compress(b"x" * 1000)[:20], {**_PROTOBUF, "content-encoding": "gzip"}, "400"),
-    ("a bomb", gzip.compress(bytes(64 << 20)), {**_PROTOBUF, "content-encoding": "gzip"}, "413"),
-)
 
 
 def _templates() -> Iterator[Template]:

@@ -86,8 +86,8 @@ def _true_of_prompts(values: np.ndarray) -> float:
 
 def _rogan_gladen(week: Week, draw: np.random.Generator) -> Ends:
     errors = JudgeErrors(
-        sensitivity=CountedShare(hits=int(draw.binomial(_LABELED_GOOD, SENSITIVITY)), of=_LABELED_GOOD),
-        specificity=CountedShare(hits=int(draw.binomial(_LABELED_BAD, SPECIFICITY)), of=_LABELED_BAD),
+        sensitivity=CountedShare(right=int(draw.binomial(_LABELED_GOOD, SENSITIVITY)), of=_LABELED_GOOD),
+        specificity=CountedShare(right=int(draw.binomial(_LABELED_BAD, SPECIFICITY)), of=_LABELED_BAD),
     )
     return known(corrected_rate(_mean(week, week.passes), errors))
 

@@ -17,14 +17,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, BudgetUnavailable, ExceededLimit, Limit, Period, Spend
 from ragtrace.errors import ConfigError
-from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace.model import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.store.postgres import PostgresServer
-from ragtrace_collector.store.records import Job, StoreUnavailable
+from ragtrace_collector.store.records import Job, KeptCarrier, StoreUnavailable
 from ragtrace_collector.store.store import Store
-from tests.stores.victim import SAMPLE, SINK, SPAN, kept_of, payload_of
-from tests.unit.answers.rows import HOUR_NS
+from tests.rag_spans import rag_trace
+from tests.unit.answers.rows import HOUR_NS, a_row
+
+SINK: Final = "back end"
+SPAN: Final = f"{0xB1:016x}"
+SAMPLE: Final = Sample(rule="ratio", rate=1.0, probability=1.0)
 
 GONE_S: Final = 2
 HOURS: Final = 4
@@ -49,7 +55,7 @@ class Member:
         trace_id = f"{int(self._name):08x}{next(self._numbers):024x}"
         for span_id in (SPAN, "00000000000000ff"):
             ref = SpanRef(span_id=span_id, parent_span_id=None)
-            part = TraceSlice(trace_id=trace_id, payload=payload_of(trace_id), spans=(ref,))
+            part = TraceSlice(trace_id=trace_id, payload=b"spans", spans=(ref,))
             await self.store.append([part], forward={}, now_ns=time.time_ns())
         self._say("appended", trace_id)
         return True
@@ -89,9 +95,11 @@ class Member:
 
     async def _finish(self, job: Job, outcome: str, items: Mapping[str, bytes], carrier: str) -> None:
         """Write a verdict, as the collector does, until the store takes it."""
-        kept = kept_of(job.trace_id)
-        time_ns = kept.summary.time_ns + int(job.trace_id, 16) % HOURS * HOUR_NS
-        summary = replace(kept.summary, time_ns=time_ns, carrier_span_id=carrier)
+        row = a_row()
+        time_ns = row.time_ns + int(job.trace_id, 16) % HOURS * HOUR_NS
+        key = AnswerKey(job.trace_id, SPAN)
+        summary = replace(row, key=key, time_ns=time_ns, carrier_span_id=carrier)
+        kept = KeptCarrier(summary=summary, payload=encode([rag_trace(0)[0]]))
         while True:
             with suppress(StoreUnavailable):
                 await self.store.finish(
@@ -100,7 +108,7 @@ class Member:
                     outbox_items=items,
                     now_ns=time.time_ns(),
                     carrier=carrier,
-                    kept=replace(kept, summary=summary) if carrier else None,
+                    kept=kept if carrier else None,
                 )
                 return
             await asyncio.sleep(0.1)

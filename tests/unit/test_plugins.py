@@ -153,12 +153,12 @@ def test_an_embedder_is_found_by_address() -> None:
     [
         ("./no_such.py:Strict", r"no file '.*no_such\.py'"),
         ("no_such_module:Strict", r"no module 'no_such_module'.*PYTHONPATH"),
-        ("my_ragtrace_plugin:Strickt", "has no 'Strickt': did you mean 'Strict'"),
+        ("my_ragtrace_plugin:Strickt", "has no 'Strickt'"),
         ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
         ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
         ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
         ("my_ragtrace_plugin:Nameless", r"gives no metric: a Nameless without `name`"),
-        ("my_ragtrace_plugin:open_mine", r"cannot be made: missing a required argument: 'settings'"),
+        ("my_ragtrace_plugin:open_mine", r"cannot be made: open_mine\(\) missing .*'settings'"),
         ("my_ragtrace_plugin:__name__", "is a str: name a class or a function"),
     ],
 )  # fmt: skip
@@ -175,7 +175,6 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
     [
         ("./no_such.py:open_mine", "no file"),
         ("opnai:gpt-4o", "there is no judge 'opnai'.*openai:MODEL"),
-        ("llama:model.gguf", "there is no judge 'llama' any more: serve .* `openai:MODEL`"),
         ("./my_ragtrace_plugin.py:open_mine:large", "cannot be opened: AssertionError"),
         ("./my_ragtrace_plugin.py:open_nothing", "gives no judge: a object without `identity`"),
     ],

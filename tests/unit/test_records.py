@@ -111,7 +111,7 @@ def test_a_csv_file_has_lists_as_json_or_one_text(tmp_path: Path) -> None:
     [
         ("question,answer\nq,SECRET,b\n", "row 1: cells: 3, columns: 2"),
         ("question,answer\nq,a\nq\n", "row 2: cells: 1, columns: 2"),
-        ("answer,contexts\na,['SECRET'\n", "row 1: field `contexts`: cannot be read behind character 9"),
+        ("answer,contexts\na,['SECRET'\n", "row 1: field `contexts`: cannot be read, or leaves items out"),
         ("answer,answer\na,b\n", "two columns are named `answer`"),
         ('answer\n"SECRET\n', "is not CSV"),
         (b"answer\n\xff\n", "line 2: is not UTF-8"),

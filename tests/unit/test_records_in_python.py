@@ -182,7 +182,7 @@ def test_a_mapping_names_the_chunks_and_a_document_keeps_what_it_has() -> None:
         ({"contexts": 7}, "has no text under a known name"),
         ({"contexts": [{"id": "x"}]}, "has no text under a known name"),
         ({"contexts": ["a"], "context": ["b"]}, "`contexts` and `context` both name the contexts"),
-        ({"contexts": "['a', ..."}, "left out items where it has `...`"),
+        ({"contexts": "['a', ..."}, "cannot be read, or leaves items out"),
     ],
 )
 def test_what_cannot_be_read_is_told(values: dict[str, Any], said: str) -> None:

@@ -158,11 +158,10 @@ def test_a_record_is_read_in_each_form(form: str, tmp_path: Path) -> None:
 
 SEVERAL: dict[str, tuple[str, str]] = {
     orient: ("r.json", TWO.to_json(orient=orient))  # type: ignore[call-overload]
-    for orient in ("records", "columns", "index", "split", "table")
+    for orient in ("records", "columns", "table")
 } | {
     "columns of lists": ("r.json", json.dumps(TWO.to_dict("list"))),
     "columns of lists over several lines": ("r.json", json.dumps(TWO.to_dict("list"), indent=4)),
-    "split over several lines": ("r.json", json.dumps(json.loads(TWO.to_json(orient="split")), indent=1)),
     "an envelope": ("r.json", json.dumps({"version": 1, "data": TWO.to_dict("records")})),
 }
 
@@ -210,13 +209,16 @@ def test_a_text_that_only_looks_like_a_value_stays_a_text(text: str, tmp_path: P
 @pytest.mark.parametrize(
     ("contexts", "said"),
     [
-        ("['SECRET' 'a' ... 'y' 'z']", "row 1: field `contexts`: left out items where it has `...`"),
-        ("['SECRET', 'b", "row 1: field `contexts`: cannot be read behind character 10"),
-        ("[Document(page_content='SECRET', metadata={'a': ])]", "cannot be read behind character 49"),
-        ("['SECRET', __import__('os').system('touch HERE')]", "cannot be read behind character"),
-        (f"['SECRET', {'[' * 100_000}", "nests too deeply"),
-        ("[{'id': 'SECRET'}]", "field `contexts.0.text`: is missing"),
-        ("[{'id': 'SECRET', 'text': 7}]", "field `contexts.0.text`: must be a string"),
+        (
+            "['SECRET' 'a' ... 'y' 'z']",
+            "row 1: field `contexts`: cannot be read, or leaves items out (`...`)",
+        ),
+        ("['SECRET', 'b", "row 1: field `contexts`: cannot be read"),
+        ("[Document(page_content='SECRET', metadata={'a': ])]", "cannot be read"),
+        ("['SECRET', __import__('os').system('touch HERE')]", "cannot be read"),
+        (f"['SECRET', {'[' * 100_000}", "cannot be read"),
+        ("[{'id': 'SECRET'}]", "field `contexts.0.text`: it is missing"),
+        ("[{'id': 'SECRET', 'text': 7}]", "field `contexts.0.text`: write a string"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_named_and_never_run(contexts: str, said: str, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,16 +39,7 @@ class ServiceOptions:
         default="all",
         show_default=True,
         help="What this process does with a store in PostgreSQL, which others share: receive spans and sample"
-        " their answers, or judge and deliver, or both.",
-    )
-    workers: int = option(
-        "--workers",
-        type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Processes on this machine, with a store in PostgreSQL. They share the receivers' ports; the"
-        " pages of the second are at the port after that of `telemetry.listen`, and so on.",
+        " their answers, or judge and deliver, or both. Those on one machine share the receivers' ports.",
     )
     check: bool = option(
         "--check",
@@ -84,13 +75,17 @@ def collector(options: ServiceOptions) -> None:
       ragtrace collector --print-schema > collector.schema.json
       ragtrace collector --config collector.yaml --check
       ragtrace collector --config collector.yaml
-      ragtrace collector --config collector.yaml --workers 4
+      ragtrace collector --config collector.yaml --role ingest
     """
     # gRPC reads this when it is loaded; otherwise it writes log lines in a format of its own.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with needs_extra("collector"):
         from ragtrace_collector import config as configuration
         from ragtrace_collector.service import check as checking
+        from ragtrace_collector.service.collector import run_collector
+        from ragtrace_collector.service.pipeline import Role
+        from ragtrace_collector.telemetry.logs import log_to_stderr
+        from ragtrace_collector.telemetry.scores import log_verdicts
 
     if options.print_config:
         click.echo(configuration.default_config_text(), nl=False)
@@ -99,66 +94,31 @@ def collector(options: ServiceOptions) -> None:
         click.echo(configuration.schema_text(), nl=False)
         return
     config = _read(options)
-    if config.store.url is None and (options.role != "all" or options.workers > 1):
+    if config.store.url is None and options.role != "all":
         raise click.UsageError(
-            "--role and --workers are for processes that share a store, and a file belongs to one: set"
-            " `store: postgresql://…`"
+            "--role is for processes that share a store, and a file belongs to one: set `store: postgresql://…`"
         )
     if options.check:
         warnings = checking.check_config(config)
         _say_checked(config, options.config.path, warnings, as_json=options.as_json)
         return
-    if options.workers > 1:
-        from ragtrace_collector.cli.workers import Workers
-        from ragtrace_collector.telemetry.logs import log_to_stderr
-
-        log_to_stderr(config.log_level, config.log_format)
-        click.get_current_context().exit(Workers(partial(_serve, options)).run(options.workers))
-    _serve(options, config=config)
-
-
-def _read(options: ServiceOptions) -> CollectorConfig:
-    return options.config.read({"judge.use": options.judge} if options.judge else {})
-
-
-def _serve(
-    options: ServiceOptions,
-    worker: int = 0,
-    on_ready: Callable[[], None] = lambda: None,
-    config: CollectorConfig | None = None,
-) -> None:
-    """Serve as one process; ``worker`` is its place among those that share the ports.
-
-    Without a ``config`` it is read: a worker that is started again takes what the file says then.
-    """
-    with needs_extra("collector"):
-        from ragtrace_collector.service.collector import run_collector
-        from ragtrace_collector.service.pipeline import Role
-        from ragtrace_collector.telemetry.logs import log_to_stderr
-        from ragtrace_collector.telemetry.scores import log_verdicts
-
-    def read() -> CollectorConfig:
-        return _read(options).of_worker(worker)
-
-    def say_ready(running: Collector) -> None:
-        on_ready()
-        if options.as_json:
-            _say_ready(running)
-
-    config = config or read()
     log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
         log_verdicts()
     running = run_collector(
         config,
         role=Role(options.role),
-        shares_ports=options.workers > 1,
-        reread=read if options.config.path else None,
-        on_ready=say_ready,
+        shares_ports=config.store.url is not None,
+        reread=partial(_read, options) if options.config.path else None,
+        on_ready=_say_ready if options.as_json else None,
     )
     counts = process.run(running)
     if options.as_json:
         _line("stopped", {"counts": dict(counts)})
+
+
+def _read(options: ServiceOptions) -> CollectorConfig:
+    return options.config.read({"judge.use": options.judge} if options.judge else {})
 
 
 def _say_checked(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
 
 _SHOWN: Final = 10
-_DRIFTED_EXIT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def drift(action: str, options: DriftOptions) -> None:
         for line in shown.lines():
             print_line(line)
     if shown.is_drifted:
-        click.get_current_context().exit(_DRIFTED_EXIT)
+        click.get_current_context().exit(1)
 
 
 async def _run(config: CollectorConfig) -> None:
@@ -137,23 +137,10 @@ class _Shown:
     def as_json(self) -> dict[str, object]:
         return {
             "drifted": self.is_drifted if self.last else None,
-            "runs": [_run_json(run) for run in self.runs],
-            "evidence": self.last.evidence if self.last else None,
+            "runs": [json.loads(run.as_json()) for run in self.runs],
             "drifted_from": self.drifted_from,
-            "flips": [
-                {"anchor": flip.anchor, "metric": flip.metric, "before": flip.before, "now": flip.now}
-                for flip in self.flips
-            ],
-            "models": [
-                {
-                    "requested": model.requested,
-                    "answered": model.answered,
-                    "fingerprint": model.fingerprint,
-                    "first": utc(model.first_ns, seconds=True),
-                    "last": utc(model.last_ns, seconds=True),
-                }
-                for model in self.models
-            ],
+            "flips": [asdict(flip) for flip in self.flips],
+            "models": [asdict(model) for model in self.models],
         }
 
     def lines(self) -> Iterator[str]:
@@ -164,43 +151,16 @@ class _Shown:
         if self.last and self.earlier:
             what = "DRIFT: the judge has changed" if self.is_drifted else "no drift"
             yield f"{what} (evidence {self.last.evidence:.3g}, drift from {self.drifted_from:g})"
-        yield from self._flip_lines()
-        yield from self._model_lines()
-
-    def _flip_lines(self) -> Iterator[str]:
-        if not self.flips:
-            return
-        assert self.last is not None
-        yield f"judged differently than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
+        if self.flips and self.last:
+            told = f"{len(self.flips)} of {self.last.judged} anchors"
+            yield f"judged differently than in the first runs: {told}"
         for flip in self.flips[:_SHOWN]:
             yield f"  {one_line(flip.anchor)}  {flip.metric}  {flip.before:.2f} -> {flip.now:.2f}"
         if len(self.flips) > _SHOWN:
             yield f"  and {len(self.flips) - _SHOWN} more: --json has all"
-
-    def _model_lines(self) -> Iterator[str]:
         for model in self.models:
             name = f"{model.answered} {model.fingerprint}".strip()
             yield f"{model.requested} answered by {one_line(name)} since {utc(model.first_ns)}"
-
-
-def _run_json(run: AnchorRun) -> dict[str, object]:
-    from ragtrace.stats import wilson_interval
-
-    agreed, labeled = run.agreement()
-    return {
-        "began": utc(run.began_ns, seconds=True),
-        "result": str(run.result),
-        "judge": run.judge,
-        "evaluator_version": run.evaluator_version,
-        "anchors": run.anchors,
-        "judged": run.judged,
-        "failed": run.failed,
-        "over_budget": run.over_budget,
-        "agreed": agreed,
-        "labeled": labeled,
-        "agreement_interval": wilson_interval(agreed, labeled) if labeled else None,
-        "means": dict(run.means()),
-    }
 
 
 def _run_line(run: AnchorRun) -> str:

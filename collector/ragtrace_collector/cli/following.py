@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary, MetricSummary, metrics_of, row_of
 from ragtrace.cli.options import PlaceOptions
 from ragtrace.cli.outcomes import print_failures
-from ragtrace.cli.render import many, one_line, open_console, print_json, talk
+from ragtrace.cli.render import one_line, open_console, print_indented, print_json, talk
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, MetricResult
 from ragtrace_collector.cli.places import OpenedPlace, open_place
@@ -34,9 +34,8 @@ _STYLES: Final = {
     Label.SKIPPED: "dim",
 }
 _FIRST: Final = "faithfulness"
-_NARROWEST, _WIDEST = 80, 140
-_SERVICE_WIDTH, _NOTE_WIDTH = 11, 12
-_INDENT: Final = 9
+_SERVICE_WIDTH, _NOTE_WIDTH = 9, 11
+_INDENT: Final = 12
 """What the time takes."""
 
 
@@ -48,21 +47,11 @@ def follow(place: PlaceOptions, options: TailOptions) -> None:
         ConfigError: an address or a key cannot be used.
         ReadError: the place cannot be read.
     """
-    seen = _Count()
-    try:
-        asyncio.run(_run(place, options, seen))
-    except KeyboardInterrupt:
-        talk("")
-    if not options.json.wanted:
-        talk(f"{many(seen.answers, 'answer')} shown")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_run(place, options))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Count:
-    answers: int = 0
-
-
-async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
+async def _run(place: PlaceOptions, options: TailOptions) -> None:
     from ragtrace.process import SystemClock
 
     clock = SystemClock()
@@ -72,7 +61,6 @@ async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
         printer = _Printer(options, found)
         async for answer in _answers(found, place, options, clock):
             await printer.print(answer)
-            seen.answers += 1
 
 
 async def searched(found: OpenedPlace) -> None:
@@ -139,23 +127,15 @@ class _Printer:
         self._options = options
         self._source = found.place.source
         self._console = None if options.json.wanted else open_console()
-        self._day = ""
 
     async def print(self, answer: AnswerSummary) -> None:
         """Write one; content is read only for its claims."""
         if self._console is None:
             print_json({**row_of(answer), "supersedes": answer.supersedes, "metrics": metrics_of(answer)})
             return
-        self._print_day(answer.judged_ns)
         self._print_line(self._console, answer)
         if self._options.claims and answer.claims.contradicted + answer.claims.unsupported:
             await self._print_claims(self._console, answer)
-
-    def _print_day(self, judged_ns: int) -> None:
-        day = f"{datetime.fromtimestamp(judged_ns / 1e9, UTC):%Y-%m-%d}"
-        if day != self._day:
-            self._day = day
-            talk(day)
 
     def _print_line(self, console: Console, answer: AnswerSummary) -> None:
         from rich.text import Text
@@ -163,17 +143,15 @@ class _Printer:
         metric = _shown_metric(answer, self._options.metric)
         label = metric.label if metric is not None and self._options.metric else answer.label
         score = "   -" if metric is None or metric.score is None else f"{metric.score:.2f}"
-        room = max(0, min(console.width, _WIDEST) - _NARROWEST)
-        service, note = _SERVICE_WIDTH + room // 3, _NOTE_WIDTH + room - room // 3
-        line = Text(f"{datetime.fromtimestamp(answer.judged_ns / 1e9, UTC):%H:%M:%S} ")
+        line = Text(f"{datetime.fromtimestamp(answer.judged_ns / 1e9, UTC):%m-%d %H:%M} ")
         line.append(f"{label.value}{'*' if answer.supersedes else ''}".ljust(8), style=_STYLES[label])
-        line.append(f" {score} {_cell(answer.service or '-', service)} {_cell(_note(answer), note)} ")
+        service = _cell(answer.service or "-", _SERVICE_WIDTH)
+        line.append(f" {score} {service} {_cell(_note(answer), _NOTE_WIDTH)} ")
         line.append(answer.key.trace_id)
         console.print(line, soft_wrap=True)
         asked = one_line(": ".join(filter(None, (answer.pipeline, answer.question))))
         if asked:
-            shown = _cell(asked, min(console.width, _WIDEST) - _INDENT).rstrip()
-            console.print(Text(f"{'':{_INDENT}}{shown}", style="dim"), soft_wrap=True)
+            print_indented(console, _INDENT, _cell(asked, console.width - _INDENT).rstrip(), style="dim")
 
     async def _print_claims(self, console: Console, answer: AnswerSummary) -> None:
         try:

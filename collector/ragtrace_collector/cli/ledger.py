@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 import click
 
@@ -20,15 +19,16 @@ if TYPE_CHECKING:
 
     from ragtrace.budget import LimitUsage
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ledger import Account, Ledger
+    from ragtrace_collector.ledger import Ledger
     from ragtrace_collector.store.database import Database
     from ragtrace_collector.store.open import RefusedDeliveries
 
 
 Key = Literal["state", "reason", "rule", "service", "tenant"]
 
-_WATCH_PAUSE_S: Final = 2.0
 _NANO: Final = 1_000_000_000
+_FIELDS: Final = {"reason": "outcome"}
+"""Of an account, where a key is not the name of its field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,6 @@ class CountOptions:
     sends_refused: bool = option(
         "--send-refused", is_flag=True, help="Send again what back ends refused for good."
     )
-    watch: bool = option("--watch", is_flag=True, help="Refresh every two seconds, until Ctrl-C.")
     json: JsonOption = group(JsonOption)
 
 
@@ -74,15 +73,11 @@ def ledger(place: LedgerOptions, count: CountOptions) -> None:
       ragtrace ledger --config collector.yaml --send-refused
       ragtrace ledger --from http://127.0.0.1:4329 --json | jq .pending
     """
-    while True:
-        report = _read(place, count)
-        if count.json.wanted:
-            print_json(_as_json(report))
-        else:
-            _print(open_console(), report, clear=count.watch)
-        if not count.watch:
-            break
-        time.sleep(_WATCH_PAUSE_S)
+    report = _read(place, count)
+    if count.json.wanted:
+        print_json(_as_json(report))
+    else:
+        _print(open_console(), report)
     click.get_current_context().exit(0 if report.ledger.adds_up else 1)
 
 
@@ -94,15 +89,6 @@ class _Report(NamedTuple):
     limits: Sequence[tuple[str, LimitUsage]] = ()
     """Of the budget of this name."""
     refused: Sequence[RefusedDeliveries] = ()
-
-
-class _Row(NamedTuple):
-    """A line of the account."""
-
-    key: str
-    number: int
-    share: float
-    """Of all answers seen."""
 
 
 def _read(place: LedgerOptions, count: CountOptions) -> _Report:
@@ -141,46 +127,20 @@ def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequenc
         return [(each.name, left) for each in budgets for left in status(db, each, now_ns=now_ns).left()]
 
 
-def _rows(report: _Report) -> Iterator[_Row]:
-    keys: Mapping[str, Callable[[Account], str]] = {
-        "state": lambda account: str(account.state),
-        "reason": lambda account: account.outcome,
-        "rule": lambda account: account.rule,
-        "service": lambda account: account.service,
-        "tenant": lambda account: account.tenant,
-    }
-    for key, number in report.ledger.by(keys[report.by]).items():
-        yield _Row(key, number, number / report.ledger.seen if report.ledger.seen else 0.0)
+def _rows(report: _Report) -> Mapping[str, int]:
+    return report.ledger.by(lambda account: getattr(account, _FIELDS.get(report.by, report.by)))
 
 
 def _as_json(report: _Report) -> dict[str, object]:
+    from ragtrace_collector.operations.pages import ledger_form
+
     found = report.ledger
     return {
+        **ledger_form.dump_python(found, mode="json"),
         **found.sums(),
-        "oldest_pending_s": found.age_s(report.now_ns),
         "adds_up": found.adds_up,
-        "since_s": None if report.since is None else report.since.total_seconds(),
         "by": report.by,
-        "rows": [
-            {report.by: row.key, "answers": row.number, "share": row.share, **_told(report.by, row.key)}
-            for row in _rows(report)
-        ],
-        "open_traces": found.open_traces,
-        "held_traces": found.held_traces,
-        "poison_traces": found.poison_traces,
-        "outbox_items": found.outbox_items,
-        "unread": [
-            {
-                "producer": each.producer,
-                "tenant": each.tenant,
-                "traces": each.number,
-                "attributes": each.attributes,
-                "mapping": each.mapping,
-            }
-            for each in found.unread
-        ],
-        "dead_letters": found.dead_letters,
-        "store_bytes": found.store_bytes,
+        "rows": _rows(report),
         "limits": [_limit_json(name, left) for name, left in report.limits],
         "refused": [each._asdict() for each in report.refused],
     }
@@ -198,18 +158,19 @@ def _limit_json(budget: str, left: LimitUsage) -> dict[str, object]:
     }
 
 
-def _print(console: Console, report: _Report, *, clear: bool) -> None:
+def _print(console: Console, report: _Report) -> None:
+    from ragtrace_collector.ledger import meaning_of
+
     found = report.ledger
-    if clear:
-        console.clear()
     console.print(_title(report), style="bold", soft_wrap=True)
-    for row in _rows(report):
-        name = one_line(row.key) or f"(no {report.by})"
-        console.print(f"  {row.number:>12,}  {row.share:>6.1%}  {name}", soft_wrap=True)
-        told = _told(report.by, row.key)
-        if told:
-            advice = f" -> {told['advice']}" if told["advice"] != "nothing" else ""
-            print_indented(console, 24, f"{told['meaning']}{advice}", style="dim")
+    for key, number in _rows(report).items():
+        name = one_line(key) or f"(no {report.by})"
+        console.print(f"  {number:>12,}  {number / found.seen:>6.1%}  {name}", soft_wrap=True)
+        if report.by in ("state", "reason"):
+            state, _, reason = key.partition(":")
+            told = meaning_of(state, reason)
+            advice = f" -> {told.advice}" if told.advice != "nothing" else ""
+            print_indented(console, 24, f"{told.meaning}{advice}", style="dim")
     for line in _below(report):
         print_indented(console, 2, line)
     if not found.adds_up:
@@ -260,13 +221,3 @@ def _limit_line(left: LimitUsage) -> str:
         for number in (left.spent, left.most)
     )
     return f"{left.limit} {spent} of {most} ({left.spent / left.most:.0%}), until {utc(left.resets_ns)}"
-
-
-def _told(by: Key, key: str) -> dict[str, Any]:
-    """Return what a state or reason means, for those two keys."""
-    if by not in ("state", "reason"):
-        return {}
-    from ragtrace_collector.ledger import meaning_of
-
-    state, _, reason = key.partition(":")
-    return meaning_of(state, reason)._asdict()

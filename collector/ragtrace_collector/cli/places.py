@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +24,8 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.process import SystemClock
 
 if TYPE_CHECKING:
+    import httpx
+
     from ragtrace.answer_sources import SearchProgress
     from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig, StoreConfig
@@ -124,50 +125,35 @@ class LedgerOptions:
 
         from ragtrace.http import UnreadableBody
 
-        token = os.environ.get(_TOKEN)
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        asking = _requested(f"{url.rstrip('/')}{path}", parameters or {}, headers)
         try:
-            status, redirects_to, body = asyncio.run(asking)
-            answer = None if redirects_to else json.loads(body)
+            response = asyncio.run(_requested(f"{url.rstrip('/')}{path}", parameters or {}))
+            answer = response.json()
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, UnreadableBody, ValueError) as exc:
             raise ReadError(
                 f"{url} does not answer like a collector's pages ({str(exc) or 'too slow'}): name "
                 "`telemetry.listen` of its configuration, http://127.0.0.1:4329 by default"
             ) from exc
-        if redirects_to:
-            raise ReadError(
-                f"{url} answers {status} and redirects to {redirects_to}, which is not followed: name the "
-                "collector's own address"
-            )
-        if status == 200:
+        if response.is_success:
             return answer
-        raise self._failure(url, status, answer)
-
-    def _failure(self, url: str, status: int, answer: object) -> Exception:
-        if status in (401, 403):
-            return ReadError(f"{url} requires a token that may read: put it into {_TOKEN}")
+        if response.status_code in (401, 403):
+            raise ReadError(f"{url} requires a token that may read: put it into {_TOKEN}")
         message = answer.get("error") if isinstance(answer, dict) else None
-        kind = InputError if status == 400 else ReadError
-        return kind(str(message) if message else f"{url} answers {status}: it has no such page")
+        kind = InputError if response.status_code == 400 else ReadError
+        raise kind(str(message) if message else f"{url} answers {response.status_code}: it has no such page")
 
 
-async def _requested(
-    url: str, parameters: Mapping[str, str], headers: Mapping[str, str]
-) -> tuple[int, str | None, bytes]:
-    """Return the status, the host that a redirect points to, and the body."""
+async def _requested(url: str, parameters: Mapping[str, str]) -> httpx.Response:
     import asyncio
 
-    from ragtrace.http import open_client, redirected_to
+    from ragtrace.http import open_client
 
+    token = os.environ.get(_TOKEN)
+    headers = {"authorization": f"Bearer {token}"} if token else {}
     async with (
         asyncio.timeout(_TIMEOUT_S),
         open_client(timeout_s=_TIMEOUT_S, most_bytes=_MOST_BYTES) as client,
-        client.stream("GET", url, params=parameters, headers=headers) as response,
     ):
-        redirects_to = redirected_to(response)
-        body = b"" if redirects_to else await response.aread()
-        return response.status_code, redirects_to, body
+        return await client.get(url, params=parameters, headers=headers)
 
 
 _STORE: Final = "store:"
@@ -212,7 +198,7 @@ async def open_place(
         clock=clock,
         service=place.service,
         access=given,
-        on_progress=_Progress(),
+        on_progress=_tell_end,
         rules=config.extract.opened(),
         **({} if pause_s is None else {"pause_s": pause_s}),
     )
@@ -220,16 +206,6 @@ async def open_place(
         yield OpenedPlace(place=found, search=search)
 
 
-class _Progress:
-    """Says at every tenth of a search how far it is."""
-
-    def __init__(self) -> None:
-        self._tenths = 0
-
-    def __call__(self, progress: SearchProgress) -> None:
-        tenths = int(progress.share * 10)
-        if progress.is_done:
-            talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
-        elif tenths > self._tenths:
-            talk(f"Searched {10 * tenths} %: {many(progress.answers, 'evaluation')} so far")
-        self._tenths = tenths
+def _tell_end(progress: SearchProgress) -> None:
+    if progress.is_done:
+        talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")

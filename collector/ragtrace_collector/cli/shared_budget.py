@@ -60,9 +60,7 @@ class CollectorBudget:
         )
 
     @asynccontextmanager
-    async def opened(
-        self, stop: asyncio.Event, clock: Clock | None = None
-    ) -> AsyncIterator[OpenCollectorBudget]:
+    async def opened(self, stop: asyncio.Event) -> AsyncIterator[OpenCollectorBudget]:
         """Open the budget, and watch the queue.
 
         Raises:
@@ -73,7 +71,7 @@ class CollectorBudget:
         from ragtrace_collector.store.open import database_of
         from ragtrace_collector.store.store import open_tables
 
-        clock = clock or SystemClock()
+        clock = SystemClock()
         database = database_of(self.store)
         opened_budget = OpenCollectorBudget(database=database, stop=stop, clock=clock)
         await opened_budget.count()
@@ -108,8 +106,6 @@ class OpenCollectorBudget:
     clock: Clock
     spender: Spending | None = None
     """The collector's budget for back-fill; ``None`` if it has no limits."""
-    poll_s: float = _POLL_S
-    longest_turn_s: float = _LONGEST_TURN_S
     waiting_for: int = 0
     """Live answers that go first at this moment."""
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -119,12 +115,12 @@ class OpenCollectorBudget:
     async def turn(self) -> None:
         """Wait until no live answer is due, a minute is over, or the run is stopped."""
         async with self._one_by_one:
-            if self.clock.now_ns() - self._looked_ns < self.poll_s * 1e9:
+            if self.clock.now_ns() - self._looked_ns < _POLL_S * 1e9:
                 return
             waited_s = 0.0
-            while await self.count() and waited_s < self.longest_turn_s and not self.stop.is_set():
-                await pause(self.poll_s, self.stop)
-                waited_s += self.poll_s
+            while await self.count() and waited_s < _LONGEST_TURN_S and not self.stop.is_set():
+                await pause(_POLL_S, self.stop)
+                waited_s += _POLL_S
             self._looked_ns = 0 if self.waiting_for else self.clock.now_ns()
             self.waiting_for = 0
 
@@ -134,13 +130,10 @@ class OpenCollectorBudget:
         Raises:
             ReadError: the store cannot be read.
         """
-        self.waiting_for = await asyncio.to_thread(self._count, self.clock.now_ns())
-        return self.waiting_for
-
-    def _count(self, now_ns: int) -> int:
         from ragtrace_collector.store.ledger import count_due
 
-        return count_due(self.database, now_ns=now_ns)
+        self.waiting_for = await asyncio.to_thread(count_due, self.database, now_ns=self.clock.now_ns())
+        return self.waiting_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

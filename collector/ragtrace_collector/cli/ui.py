@@ -6,13 +6,12 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
-from ragtrace.cli.render import has_desktop, print_json, talk
+from ragtrace.cli.render import has_desktop, page_of_trace, print_json, talk
 from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.places import open_place
 
@@ -142,23 +141,12 @@ def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
     config = place.config.read(only=("extract", "store", "index", "ui", "receive", "attach"))
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
-    ui = config.ui.model_copy(
-        update={
-            "listen": listen,
-            "links": {**_own_link(place, config), **config.ui.links},
-        }
-    )
+    own = page_of_trace(config.ui.traces or place.source or "")
+    links = {**({"Jaeger": own} if own else {}), **config.ui.links}
+    ui = config.ui.model_copy(update={"listen": listen, "links": links})
     receive = config.receive.model_copy(update={"grpc": None, "http": "127.0.0.1:0"})
     telemetry = config.telemetry.model_copy(update={"listen": None})
     return config.model_copy(update={"receive": receive, "telemetry": telemetry, "ui": ui})
-
-
-def _own_link(place: PlaceOptions, config: CollectorConfig) -> Mapping[str, str]:
-    """Return the link to Jaeger's page, if answers are read there: its API has the same address."""
-    kind, _, url = (config.ui.traces or place.source or "").partition(":")
-    if kind != "jaeger" or "@" in url:
-        return {}
-    return {"Jaeger": f"{url.rstrip('/')}/trace/{{trace_id}}"}
 
 
 def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secure: bool) -> None:

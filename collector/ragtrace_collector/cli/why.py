@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_PARENTS: Final = 5
 _MOST_CLAIMS: Final = 20
-_POISON: Final = {
-    "crashes": (
-        "the process ended each time it processed the trace -> check the memory limit and your own patterns"
-    ),
-    "cpu": (
-        "assembling and reading it took more CPU time than `assemble.max_cpu` -> check its spans with "
-        "`ragtrace explain`, and your own patterns"
-    ),
-}
 
 
 @command()
@@ -123,14 +114,6 @@ def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]
     for one in evaluations:
         if one.unscored:
             yield f"  evaluation {one.carrier} has no score of {', '.join(map(one_line, one.unscored))}"
-    by_carrier = {one.carrier: one for one in evaluations if one.label != "error"}
-    for one in by_carrier.values():
-        before = by_carrier.get(one.supersedes)
-        if before is not None and before.label != one.label:
-            yield (
-                f"  evaluation {one.carrier} ({_judge(one)} says {one.label}) overrules {before.carrier},"
-                f" which it replaced ({_judge(before)} said {before.label})"
-            )
 
 
 def _about_scores(evaluation: EvaluationStatus) -> Iterator[str]:
@@ -192,7 +175,9 @@ def _about_trace(trace: TraceState, standing: TraceStatus) -> Iterator[str]:
         if not standing.answers:
             yield "  they contain no RAG answer -> `ragtrace explain --from store:PATH` shows what was read"
     if trace.poison:
-        yield f"it was quarantined as poison: {_POISON.get(trace.poison, one_line(trace.poison))}"
+        why = "took too much CPU" if trace.poison == "cpu" else "the process ended each time"
+        advice = "check its spans with `ragtrace explain`, the memory limit, and your own patterns"
+        yield f"it was quarantined as poison: {why} -> {advice}"
     elif trace.crashes:
         crashes = many(trace.crashes, "time")
         yield f"the process ended while it processed the trace, {crashes}: the trace is now processed alone"
@@ -229,14 +214,9 @@ def _possibilities(standing: TraceStatus) -> Iterator[str]:
         yield f"head sampling keeps it (position {head_sampling.position:.4f})"
     yield "it never arrived? -> check the application's exporter, and `spans_received` on the status page"
     yield (
-        "it arrived and was deleted? spans are kept for `assemble.linger`"
-        f"{_for(standing.linger_s)} after they were processed, outcomes for `store.retention`"
-        f"{_for(standing.retention_s)}"
+        "it arrived and was deleted? spans are kept for `assemble.linger` after they were processed,"
+        " outcomes for `store.retention`"
     )
-
-
-def _for(seconds: float | None) -> str:
-    return "" if seconds is None else f" ({_span(seconds)})"
 
 
 def _when(moment_ns: int, now_ns: int) -> str:

@@ -14,7 +14,6 @@ from ragtrace_collector.config.sections import (
     EvaluateConfig,
     ExportConfig,
     ExtractConfig,
-    FollowUpConfig,
     JudgeConfig,
     MappingConfig,
     MetricConfig,

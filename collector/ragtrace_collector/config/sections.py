@@ -57,7 +57,7 @@ from ragtrace_collector.config.values import (
     nanoseconds,
 )
 
-_RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant", "neighbour")
+_RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant")
 _CONDITIONS: Final = (
     "service",
     "status",
@@ -146,17 +146,6 @@ class SampleLimitConfig(Section):
         return self
 
 
-class FollowUpConfig(Section):
-    """Which answers are judged because another was found low."""
-
-    below: float = Field(gt=0, le=1)
-    metric: str | None = None
-    same: tuple[Literal["session", "chunks", "prompt_version"], ...] = Field(
-        default=("session", "chunks", "prompt_version"), min_length=1
-    )
-    most: int = Field(default=20, gt=0, le=1_000)
-
-
 class SuspicionRateConfig(Section):
     """A rate that rises with an answer's suspicion."""
 
@@ -175,7 +164,6 @@ class SampleConfig(Section):
     tenant_floor: int | None = Field(default=None, gt=0)
     """How many answers of each tenant are judged an hour at least."""
     limit: SampleLimitConfig | None = None
-    neighbours: FollowUpConfig | None = None
 
     @field_validator("rules")
     @classmethod
@@ -581,21 +569,6 @@ class CollectorConfig(Section):
     drain_timeout: Duration = timedelta(seconds=20)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
-
-    def of_worker(self, worker: int) -> CollectorConfig:
-        """Return the same for one of several processes on a machine: its pages have a port of their own.
-
-        The first one has the page of answers.
-        """
-        host, _, port = (self.telemetry.listen or "").rpartition(":")
-        if not worker or not host:
-            return self
-        listen = f"{host}:{int(port) and int(port) + worker}"
-        pages = {
-            "telemetry": self.telemetry.model_copy(update={"listen": listen}),
-            "ui": self.ui.model_copy(update={"listen": None}),
-        }
-        return self.model_copy(update=pages)
 
     def of_store(self) -> CollectorConfig:
         """Return the same without what collectors on one store may have each for itself."""

@@ -154,7 +154,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
     async def _take(self, body: bytes, signal: Signal, sender: TokenSender | None, who: str) -> Receipt:
         with self._intake.room.for_request(who) as place:
-            await place.reserve(len(body))
+            place.reserve(len(body))
             return await signal.accept(self._intake, body, encoding="protobuf", sender=sender)
 
 

@@ -118,7 +118,7 @@ async def _read_pieces(pieces: AsyncIterator[bytes], limit: int, place: MemoryRe
     async for piece in pieces:
         if len(body) + len(piece) > limit:
             raise too_large(limit)
-        await place.reserve(len(piece))
+        place.reserve(len(piece))
         body += piece
     return bytes(body)
 

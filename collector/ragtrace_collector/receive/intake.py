@@ -9,7 +9,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Coroutine,
     Iterable,
     Iterator,
@@ -34,7 +33,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ragtrace import semconv
@@ -47,7 +45,7 @@ from ragtrace.traces.otlp import (
     SplitRequest,
     TraceSlice,
     drop_spans,
-    drop_spans_without_ids,
+    has_valid_ids,
     read_request,
     split_by_trace,
 )
@@ -65,34 +63,35 @@ log = logging.getLogger("ragtrace.collector")
 
 _SLOW_S: Final = 1.0
 """A request that takes longer than this may be ended in favor of waiting ones."""
-_WAIT_S: Final = 5.0
-"""How long a request waits for memory."""
 _LOOK_S: Final = 0.1
+_LOOKS: Final = 50
+"""How often a message waits so long for a place."""
 
 
 class TooSlow(TimeoutError):
     """A request was ended because it was slow and others waited."""
 
 
+@dataclass(slots=True, kw_only=True)
 class MemoryReservation:
     """The memory that one request takes."""
 
-    def __init__(self, room: RequestMemory, who: str) -> None:
-        self.who = who
-        """The sender's token name, else its address."""
-        self.held_bytes = 0
-        self.since_s = 0.0
-        self.is_put_out = False
-        self._room = room
-        self._limit: asyncio.Timeout | None = None
+    who: str
+    """The sender's token name, else its address."""
+    room: RequestMemory
+    held_bytes: int = 0
+    since_s: float = 0.0
+    limit: asyncio.Timeout | None = None
+    """While it is received."""
+    is_put_out: bool = False
 
-    async def reserve(self, number_of_bytes: int) -> None:
+    def reserve(self, number_of_bytes: int) -> None:
         """Reserve more bytes. Slow requests are ended to free them.
 
         Raises:
             StoreUnavailable: there is no memory.
         """
-        await self._room.take(self, number_of_bytes)
+        self.room.take(self, number_of_bytes)
 
     @asynccontextmanager
     async def receiving(self, within_s: float) -> AsyncIterator[None]:
@@ -104,24 +103,14 @@ class MemoryReservation:
         """
         self.since_s = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(within_s) as self._limit:
+            async with asyncio.timeout(within_s) as self.limit:
                 yield
         except TimeoutError:
             if self.is_put_out:
                 raise TooSlow from None
             raise
         finally:
-            self._limit = None
-
-    def is_slow(self, now_s: float) -> bool:
-        """Say whether it has been received for too long."""
-        return self._limit is not None and not self.is_put_out and now_s - self.since_s >= _SLOW_S
-
-    def put_out(self) -> None:
-        """Stop receiving it."""
-        if self._limit is not None:
-            self.is_put_out = True
-            self._limit.reschedule(asyncio.get_running_loop().time())
+            self.limit = None
 
 
 class RequestMemory:
@@ -130,22 +119,20 @@ class RequestMemory:
     def __init__(self, most_bytes: int, counters: Counters, *, most_unread: int) -> None:
         self._free_bytes = most_bytes
         self._counters = counters
-        self._places: dict[MemoryReservation, None] = {}
-        self._unread: dict[MemoryReservation, None] = {}
+        self._places: dict[int, MemoryReservation] = {}
+        self._unread: dict[int, MemoryReservation] = {}
         self._free_unread = asyncio.Semaphore(most_unread)
-        self._freed = asyncio.Event()
 
     @contextmanager
     def for_request(self, who: str = "") -> Iterator[MemoryReservation]:
         """Hold the memory of one request until it is answered."""
-        place = MemoryReservation(self, who)
-        self._places[place] = None
+        place = MemoryReservation(who=who, room=self)
+        self._places[id(place)] = place
         try:
             yield place
         finally:
-            del self._places[place]
+            del self._places[id(place)]
             self._free_bytes += place.held_bytes
-            self._freed.set()
 
     @asynccontextmanager
     async def for_unread(self, place: MemoryReservation, within_s: float) -> AsyncIterator[None]:
@@ -156,63 +143,50 @@ class RequestMemory:
             TooSlow: it was ended in favor of others.
             TimeoutError: it did not come in time.
         """
-        await self._await_unread()
-        self._unread[place] = None
+        for _ in range(_LOOKS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._free_unread.acquire()
+                break
+            self._put_out_slowest(self._unread.values())
+        else:
+            raise self._full()
+        self._unread[id(place)] = place
         try:
             async with place.receiving(within_s):
                 yield
         finally:
-            del self._unread[place]
+            del self._unread[id(place)]
             self._free_unread.release()
 
-    async def take(self, place: MemoryReservation, number_of_bytes: int) -> None:
+    def take(self, place: MemoryReservation, number_of_bytes: int) -> None:
         """Take bytes for a request under way.
 
         Raises:
             StoreUnavailable: too few are free.
         """
-        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
         while number_of_bytes > self._free_bytes:
-            left_s = waits_until_s - asyncio.get_running_loop().time()
-            if left_s <= 0 or not self._is_making_room(place):
+            if not self._put_out_slowest(other for other in self._places.values() if other is not place):
                 raise self._full()
-            self._freed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._freed.wait()
         self._free_bytes -= number_of_bytes
         place.held_bytes += number_of_bytes
-
-    async def _await_unread(self) -> None:
-        if not self._free_unread.locked():
-            await self._free_unread.acquire()
-            return
-        acquired = asyncio.ensure_future(self._free_unread.acquire())
-        waits_until_s = asyncio.get_running_loop().time() + _WAIT_S
-        try:
-            while not acquired.done():
-                await asyncio.wait({acquired}, timeout=_LOOK_S)
-                if not acquired.done():
-                    self._put_out_slowest(self._unread)
-                if asyncio.get_running_loop().time() >= waits_until_s and not acquired.done():
-                    raise self._full()
-        except BaseException:
-            if not acquired.cancel():  # it was acquired meanwhile
-                self._free_unread.release()
-            raise
-
-    def _is_making_room(self, place: MemoryReservation) -> bool:
-        others = [other for other in self._places if other is not place]
-        return self._put_out_slowest(others) or any(other.is_put_out and other.held_bytes for other in others)
 
     def _put_out_slowest(self, places: Iterable[MemoryReservation]) -> bool:
         """End one slow request: the oldest of the sender with the most slow requests."""
         now_s = asyncio.get_running_loop().time()
-        slow = [place for place in places if place.is_slow(now_s)]
+        slow = [
+            place
+            for place in places
+            if place.limit and not place.is_put_out and now_s - place.since_s >= _SLOW_S
+        ]
         if not slow:
             return False
         number = Counter(place.who for place in slow)
-        max(slow, key=lambda place: (number[place.who], -place.since_s)).put_out()
+        slowest = max(slow, key=lambda place: (number[place.who], -place.since_s))
+        assert slowest.limit
+        slowest.limit.reschedule(now_s)
+        self._free_bytes += slowest.held_bytes
+        slowest.is_put_out, slowest.held_bytes = True, 0
         self._counters.add(Counts.REQUESTS_PUT_OFF)
         return True
 
@@ -274,16 +248,16 @@ class Intake:
         left_out: Counter[Counts] = Counter()
         try:
             parsed = await self._parse(body, encoding, left_out)
-            inbound, own = Inbound(parsed.request, parsed.body).without_own_scopes()
+            inbound = Inbound(parsed.request, parsed.body)
+            own = inbound.changed_by(drop_own_scopes)
             if sender is not None:
-                inbound = inbound.of_tenant(sender.tenant)
+                inbound.changed_by(partial(stamp_tenant, tenant=sender.tenant, body=inbound.body))
             split, unwanted = self._split(inbound)
             if any(map(may_hold_carriers, self._kept(split, body))):
-                inbound, carriers = inbound.without_carriers()
-                own += carriers
+                own += inbound.changed_by(drop_carriers)
                 split, unwanted = self._split(inbound)
             left_out.update(unwanted)
-            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+            keep = self._prepared(split, inbound, sender, left_out)
         except CodecError:
             self.counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -311,12 +285,12 @@ class Intake:
             records = await self._read_logs(body, encoding)
             inbound = Inbound(records.stand_ins, None, logs=b"")
             if sender is not None:
-                inbound = inbound.of_tenant(sender.tenant)
+                stamp_tenant(records.stand_ins, sender.tenant)
                 stamp_tenant(records.originals, sender.tenant)
             if self.forward_logs_to and records.kept + records.others > records.own:
-                inbound = replace(inbound, logs=records.originals.SerializeToString())
+                inbound.logs = records.originals.SerializeToString()
             split, left_out = self._split(inbound)
-            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+            keep = self._prepared(split, inbound, sender, left_out)
         except CodecError:
             self.counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -363,8 +337,6 @@ class Intake:
         inbound: Inbound,
         sender: TokenSender | None,
         left_out: Counter[Counts],
-        *,
-        body_bytes: int,
     ) -> Callable[[], Awaitable[None]]:
         """Return what keeps a request; count in ``left_out`` the spans that it does not keep here.
 
@@ -374,10 +346,10 @@ class Intake:
         if sender is not None:
             split = _of_tenant(split, sender.tenant)
         if split.rejected:  # they are not forwarded either
-            inbound = inbound.without_spans_without_ids()
+            inbound.drop(lambda span: not has_valid_ids(span))
         split, again = self._without_repeats(split)
-        inbound = inbound.without(again)  # they were forwarded before
-        split, cut = self._within_limit(split, inbound.request, body_bytes=body_bytes)
+        inbound.drop_traces(again)  # they were forwarded before
+        split, cut = self._within_limit(split)
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         return partial(self._keep, split, inbound, cut=[part.trace_id for part in cut])
@@ -423,20 +395,9 @@ class Intake:
         again = [part for part in split.slices if self.assembly.has_all(part.trace_id, part.spans)]
         return _without(split, again), again
 
-    def _within_limit(
-        self, split: SplitRequest, request: ExportTraceServiceRequest, *, body_bytes: int
-    ) -> tuple[SplitRequest, Sequence[TraceSlice]]:
-        """Remove the slices whose trace would become too large, or that have a span that is too large."""
-        if not split.slices:
-            return split, ()
-        trace_ids = [trace_id_of(part.trace_id) for part in split.slices]
-        oversized = oversized_in(request, trace_ids, body_bytes=body_bytes)
-        cut = [
-            part
-            for part in split.slices
-            if trace_id_of(part.trace_id) in oversized
-            or not self.assembly.has_room(part.trace_id, part.spans)
-        ]
+    def _within_limit(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
+        """Remove the slices whose trace would become too large."""
+        cut = [part for part in split.slices if not self.assembly.has_room(part.trace_id, part.spans)]
         return _without(split, cut), cut
 
     async def _keep(self, split: SplitRequest, inbound: Inbound, *, cut: Sequence[str]) -> None:
@@ -457,8 +418,11 @@ class Intake:
         """Return what is forwarded now, by sink. In hold mode, the store forwards the spans that it keeps."""
         if inbound.logs is not None:
             return dict.fromkeys(self.forward_logs_to, inbound.logs) if inbound.logs else {}
-        kept_back = split.slices if holding is not HoldMode.OFF else ()
-        originals = inbound.without(kept_back).to_bytes() if self.forward_to else b""
+        if not self.forward_to:
+            return {}
+        if holding is not HoldMode.OFF:
+            inbound.drop_traces(split.slices)
+        originals = inbound.to_bytes()
         return dict.fromkeys(self.forward_to, originals) if originals else {}
 
 
@@ -494,67 +458,14 @@ def _without(split: SplitRequest, slices: Sequence[TraceSlice]) -> SplitRequest:
     return replace(split, slices=tuple(part for part in split.slices if part.trace_id not in trace_ids))
 
 
-MOST_ATTRIBUTES: Final = 1_000
-"""Of a span or an event."""
-MOST_EVENTS: Final = 1_000
-MOST_LINKS: Final = 1_000
-MOST_ATTRIBUTE_BYTES: Final = 4 << 20
-
-
-def oversized_in(
-    request: ExportTraceServiceRequest, trace_ids: Iterable[str], *, body_bytes: int
-) -> frozenset[str]:
-    """Return the ids of the traces that have a span beyond the limits.
-
-    ``body_bytes`` is the size of the request: values are measured only if one could be too large.
-    """
-    measure, looked_at = body_bytes > MOST_ATTRIBUTE_BYTES, set(map(bytes.fromhex, trace_ids))
-    return frozenset(
-        span.trace_id.hex()
-        for span in _spans(request)
-        if span.trace_id in looked_at and (_has_too_many(span) or (measure and _has_large_value(span)))
-    )
-
-
-def _has_too_many(span: Span) -> bool:
-    return (
-        len(span.events) > MOST_EVENTS
-        or len(span.links) > MOST_LINKS
-        or any(len(attributes) > MOST_ATTRIBUTES for attributes in _attributes(span))
-    )
-
-
-def _has_large_value(span: Span) -> bool:
-    return span.ByteSize() > MOST_ATTRIBUTE_BYTES and any(
-        attribute.value.ByteSize() > MOST_ATTRIBUTE_BYTES
-        for attributes in _attributes(span)
-        for attribute in attributes
-    )
-
-
 def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             yield from scope_spans.spans
 
 
-def _attributes(span: Span) -> Iterator[Collection[KeyValue]]:
-    yield span.attributes
-    for each in span.events:
-        yield each.attributes
-
-
-def has_own_scopes(request: ExportTraceServiceRequest) -> bool:
-    """Return whether a scope says that its spans are a collector's own."""
-    return any(
-        scope_spans.scope.name in semconv.OWN_SCOPES
-        for resource_spans in request.resource_spans
-        for scope_spans in resource_spans.scope_spans
-    )
-
-
 def drop_own_scopes(request: ExportTraceServiceRequest) -> int:
-    """Drop the spans of such scopes, and return how many: they are neither judged nor forwarded."""
+    """Drop the spans of collectors' own scopes, which are neither judged nor forwarded; return how many."""
     dropped = 0
     for resource_spans in request.resource_spans:
         for position in reversed(range(len(resource_spans.scope_spans))):
@@ -575,22 +486,7 @@ def may_hold_carriers(data: bytes) -> bool:
 
 def drop_carriers(request: ExportTraceServiceRequest) -> int:
     """Drop spans with the attributes that only carriers have, whatever their scope; return how many."""
-    dropped = 0
-
-    def is_carrier(span: trace_pb2.Span) -> bool:
-        nonlocal dropped
-        found = {attribute.key for attribute in span.attributes} >= _OF_CARRIERS
-        dropped += found
-        return found
-
-    drop_spans(request, is_carrier)
-    return dropped
-
-
-def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
-    """Drop the spans of these traces."""
-    trace_ids = {bytes.fromhex(trace_id_of(part.trace_id)) for part in slices}
-    drop_spans(request, lambda span: span.trace_id in trace_ids)
+    return drop_spans(request, lambda span: {attribute.key for attribute in span.attributes} >= _OF_CARRIERS)
 
 
 _SOUGHT: Final = semconv.EVAL_STATUS.encode()
@@ -598,12 +494,9 @@ _OF_CARRIERS: Final = {semconv.EVAL_STATUS, semconv.TARGET_SPAN_ID}
 """Feedback has only the second. An answer span with its scores on it (hold mode) has only the first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inbound:
-    """A request, and the bytes that say the same.
-
-    Every method returns a value: ``self`` if nothing changes, else one with a changed copy of the request.
-    """
+    """A request, and the bytes that say the same."""
 
     request: ExportTraceServiceRequest
     body: bytes | None
@@ -611,49 +504,26 @@ class Inbound:
     logs: bytes | None = None
     """The log records that these spans stand for: the spans stay in the store."""
 
-    def without_own_scopes(self) -> tuple[Inbound, int]:
-        """Drop the spans whose scope is a collector's; return how many there were as well."""
-        return self._without(drop_own_scopes) if has_own_scopes(self.request) else (self, 0)
+    def changed_by(self, change: Callable[[ExportTraceServiceRequest], int]) -> int:
+        """Change the request; return how many of its parts did."""
+        number = change(self.request)
+        if number:
+            self.body = None
+        return number
 
-    def without_carriers(self) -> tuple[Inbound, int]:
-        """Drop carriers whose scope got lost on the way; return how many there were as well."""
-        return self._without(drop_carriers)
+    def drop(self, unwanted: Callable[[Span], bool]) -> None:
+        """Drop spans."""
+        self.changed_by(partial(drop_spans, unwanted=unwanted))
 
-    def of_tenant(self, tenant: str | None) -> Inbound:
-        """Write the sender's tenant on every resource, instead of any tenant that the spans name."""
-        if not needs_stamp(self.request, tenant, body=self.body):
-            return self
-        changed = self._copy()
-        stamp_tenant(changed, tenant)
-        return replace(self, request=changed, body=None)
-
-    def without_spans_without_ids(self) -> Inbound:
-        """Drop the spans that belong to no trace."""
-        changed = self._copy()
-        drop_spans_without_ids(changed)
-        return replace(self, request=changed, body=None)
-
-    def without(self, slices: Sequence[TraceSlice]) -> Inbound:
+    def drop_traces(self, slices: Sequence[TraceSlice]) -> None:
         """Drop the spans of these traces."""
-        if not slices:
-            return self
-        changed = self._copy()
-        drop_traces(changed, slices)
-        return replace(self, request=changed, body=None)
+        if slices:
+            trace_ids = {bytes.fromhex(trace_id_of(part.trace_id)) for part in slices}
+            self.drop(lambda span: span.trace_id in trace_ids)
 
     def to_bytes(self) -> bytes:
         """Return the request as protobuf."""
         return self.request.SerializeToString() if self.body is None else self.body
-
-    def _without(self, drop: Callable[[ExportTraceServiceRequest], int]) -> tuple[Inbound, int]:
-        changed = self._copy()
-        dropped = drop(changed)
-        return (replace(self, request=changed, body=None), dropped) if dropped else (self, 0)
-
-    def _copy(self) -> ExportTraceServiceRequest:
-        changed = ExportTraceServiceRequest()
-        changed.CopyFrom(self.request)
-        return changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -703,22 +573,18 @@ _NAME: Final = semconv.TENANT.encode()
 _Attributes: TypeAlias = "RepeatedCompositeFieldContainer[KeyValue]"
 
 
-def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body: bytes | None) -> bool:
-    """Return whether `stamp_tenant` would change the request.
+def stamp_tenant(
+    request: ExportTraceServiceRequest | ExportLogsServiceRequest,
+    tenant: str | None,
+    *,
+    body: bytes | None = None,
+) -> int:
+    """Write the tenant on every resource, instead of any that the sender named; return how many parts change.
 
     ``body`` is the request as protobuf, if there is one. If it does not hold the name, no span does.
     """
-    wanted = [] if tenant is None else [tenant]
-    if any(_claims(part.resource.attributes) != wanted for part in request.resource_spans):
-        return True
-    may_be_on_spans = body is None or _NAME in body
-    return may_be_on_spans and any(_claims(span.attributes) for span in _spans(request))
-
-
-def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, tenant: str | None) -> None:
-    """Write the tenant on every resource, instead of any tenant that the sender named."""
     if isinstance(request, ExportLogsServiceRequest):
-        resources = [each.resource for each in request.resource_logs]
+        resources = [each.resource.attributes for each in request.resource_logs]
         members = (
             record.attributes
             for resource_logs in request.resource_logs
@@ -726,21 +592,22 @@ def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, 
             for record in scope_logs.log_records
         )
     else:
-        resources = [each.resource for each in request.resource_spans]
+        resources = [each.resource.attributes for each in request.resource_spans]
         members = (span.attributes for span in _spans(request))
-    for resource in resources:
-        _disown(resource.attributes)
-        if tenant is not None:
-            resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
-    for attributes in members:
-        _disown(attributes)
+    wanted = [] if tenant is None else [tenant]
+    stale = [attributes for attributes in resources if _claims(attributes) != wanted]
+    claiming = (
+        [attributes for attributes in members if _claims(attributes)] if body is None or _NAME in body else []
+    )
+    for attributes in (*stale, *claiming):
+        for place in reversed(range(len(attributes))):
+            if attributes[place].key == semconv.TENANT:
+                del attributes[place]
+    if tenant is not None:
+        for attributes in stale:
+            attributes.add(key=semconv.TENANT).value.string_value = tenant
+    return len(stale) + len(claiming)
 
 
 def _claims(attributes: _Attributes) -> list[str]:
     return [attribute.value.string_value for attribute in attributes if attribute.key == semconv.TENANT]
-
-
-def _disown(attributes: _Attributes) -> None:
-    for place in reversed(range(len(attributes))):
-        if attributes[place].key == semconv.TENANT:
-            del attributes[place]

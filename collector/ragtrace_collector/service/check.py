@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from ragtrace.process import SystemClock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import open_export
 from ragtrace_collector.drift import check_anchors
-from ragtrace_collector.judge import old_prices, open_evaluator
+from ragtrace_collector.judge import open_evaluator
 from ragtrace_collector.service.collector import check_kafka
 from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.store.open import cipher_of, database_of
@@ -37,8 +38,8 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
-    async with open_evaluator(config) as evaluator:
-        return old_prices(evaluator, now_ns=SystemClock().now_ns())
+    async with aclosing(open_evaluator(config)) as evaluator:
+        return evaluator.old_prices(now_ns=SystemClock().now_ns())
 
 
 def _faults(check: Callable[[CollectorConfig], None], config: CollectorConfig) -> Iterator[str]:
@@ -54,7 +55,7 @@ def _check_auth(config: CollectorConfig) -> None:
 
 def _check_evaluator(config: CollectorConfig) -> None:
     async def open_and_close() -> None:
-        async with open_evaluator(config):
+        async with aclosing(open_evaluator(config)):
             pass
 
     asyncio.run(open_and_close())

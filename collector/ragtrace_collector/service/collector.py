@@ -22,7 +22,7 @@ from ragtrace_collector.assemble import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver import ObservedSink, open_export, open_logs_export
 from ragtrace_collector.drift import check_anchors
-from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator, guards_of, old_prices, open_evaluator
+from ragtrace_collector.judge import Live, LiveConfig, guards_of, open_evaluator
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.pages import Phase, account_routes
 from ragtrace_collector.operations.signals import (
@@ -73,7 +73,7 @@ def check_kafka(config: CollectorConfig) -> None:
     if config.receive.kafka is None:
         return
     with needs_kafka():
-        from ragtrace_collector.receive.kafka_client import check_settings
+        from ragtrace_collector.receive.kafka import check_settings
     check_settings(config.receive.kafka)
 
 
@@ -101,7 +101,6 @@ def open_kafka(
         store=store,
         sender=lambda: None if access.is_open and not kafka.tenant else writers,
         counters=counters,
-        clock=clock,
     )
 
 
@@ -166,13 +165,13 @@ class Collector:
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
         guards = guards_of(config, clock=self.clock, spend_ledger=self.pipeline.store.budget)
-        evaluator = await SharedEvaluator.begin(open_evaluator(self.pipeline.role.judging(config), guards))
+        evaluator = open_evaluator(self.pipeline.role.judging(config), guards)
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
             follow = await self.pipeline.prepare(config, evaluator)
             self.auth.reload(config.receive)
             undone.pop_all()
-        before = self.live.shared_evaluator
+        before = self.live.guarded
         follow()
         logging.getLogger().setLevel(config.log_level.upper())
         await before.retire()
@@ -342,7 +341,7 @@ async def open_collector(
         calendar = CalendarClock(clock, monotonic_ns, newest_ns=newest[0] if newest else None)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         live = LiveConfig(await _open_live(config, role, clock, store.budget))
-        stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
+        stack.push_async_callback(lambda: live.now.guarded.retire())
         assembly = Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns)
         pipeline = pipeline_over(store, shared, live, role, assembly=assembly, clock=clock, calendar=calendar)
         kafka = open_kafka(
@@ -362,12 +361,12 @@ async def open_collector(
 async def _open_live(config: CollectorConfig, role: Role, clock: Clock, spend_ledger: SpendLedger) -> Live:
     """Open the judge behind its guards, and put the first snapshot together."""
     guards = guards_of(config, clock=clock, spend_ledger=spend_ledger)
-    evaluator = await SharedEvaluator.begin(open_evaluator(role.judging(config), guards))
+    evaluator = open_evaluator(role.judging(config), guards)
     async with AsyncExitStack() as undone:
         undone.push_async_callback(evaluator.retire)
         live = Live.of(config, evaluator, sampler_of(config.sample))
         undone.pop_all()
-    for line in old_prices(evaluator.guarded, now_ns=clock.now_ns()):
+    for line in evaluator.old_prices(now_ns=clock.now_ns()):
         log.warning("%s", line, extra=event("prices_old"))
     return live
 

@@ -15,17 +15,17 @@ from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble import AnswerReader, AssemblePolicy, Assembly, Quarantine, Sweeper
-from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, JudgeConfig, SampleConfig
+from ragtrace_collector.config import CollectorConfig, ExportConfig, JudgeConfig, SampleConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver import DeliverStage, HoldStage
 from ragtrace_collector.drift import DriftStage
-from ragtrace_collector.evaluate import EvaluateStage, LowScoreWatch, WorkerPool
-from ragtrace_collector.judge import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.evaluate import EvaluateStage, WorkerPool
+from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig
 from ragtrace_collector.ledger import Coverage
 from ragtrace_collector.operations.signals import digest_of
 from ragtrace_collector.receive.intake import Intake, RequestMemory
 from ragtrace_collector.sample import SampleStage
-from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
+from ragtrace_collector.sampling import Limits, Sampler, TenantFloor
 from ragtrace_collector.sessions import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.records import HoldMode, Job, StoreUnavailable
@@ -92,7 +92,7 @@ class StorePipeline:
         """The live configuration."""
         return self.live.config
 
-    async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
+    async def prepare(self, config: CollectorConfig, evaluator: GuardedEvaluator) -> Callable[[], None]:
         """Get ready to follow another configuration; the result does it.
 
         Raises:
@@ -323,7 +323,6 @@ def pipeline_over(
             store=store,
             reader=reader,
             live=live,
-            watch=LowScoreWatch(sampling_store=store.sampling, counters=counters),
             sinks=sinks,
             openinference_sinks=frozenset(
                 export.endpoint for export in config.export if export.reads_openinference
@@ -380,19 +379,9 @@ def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
 
 def sampler_of(config: SampleConfig) -> Sampler:
     """Build the sampler; it has seen nothing yet."""
-    floor, limit, near = config.tenant_floor, config.limit, config.neighbours
+    floor, limit = config.tenant_floor, config.limit
     return Sampler(
         plan=config.plan(),
         fairness=TenantFloor(answers=floor) if floor else None,
         limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
-        follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
-    )
-
-
-def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
-    return FollowUpPolicy(
-        below=config.below,
-        metric=config.metric,
-        relations=config.same,
-        most=config.most,
     )

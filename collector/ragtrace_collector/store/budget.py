@@ -45,15 +45,31 @@ class BudgetRows:
         Raises:
             BudgetUnavailable: it cannot be counted, so it must not be made.
         """
+
+        def work(db: Db) -> Reservation | ExceededLimit:
+            now = status(db, budget, now_ns=now_ns)
+            answer = reservation(now, estimate)
+            if isinstance(answer, Reservation):
+                for window, before in now.spent.items():
+                    _add(db, budget, window, estimate)
+                    if before == Spend():  # it begins
+                        _forget(db, budget, window.period)
+            return answer
+
         try:
-            return await self._submit(lambda db: reserve(db, budget, estimate, now_ns=now_ns))
+            return await self._submit(work)
         except StoreUnavailable as exc:
             raise BudgetUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
 
     async def settle(self, reserved: Reservation, actual: Spend) -> None:
         """Count what was spent instead of the estimate, which stays counted if that fails."""
+
+        def work(db: Db) -> None:
+            for window in reserved.windows:
+                _add(db, reserved.budget, window, actual - reserved.estimate)
+
         try:
-            await self._submit(lambda db: settle(db, reserved, actual))
+            await self._submit(work)
         except StoreUnavailable as exc:
             log.error("the estimate of a request stays counted: %s", exc, extra=event("estimate_kept"))  # noqa: TRY400
 
@@ -71,24 +87,6 @@ class BudgetRows:
             return work(db)
 
         return await self._commits.submit(locked, is_last=True)
-
-
-def reserve(db: Db, budget: Budget, estimate: Spend, *, now_ns: int) -> Reservation | ExceededLimit:
-    """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
-    now = status(db, budget, now_ns=now_ns)
-    answer = reservation(now, estimate)
-    if isinstance(answer, Reservation):
-        for window, before in now.spent.items():
-            _add(db, budget, window, estimate)
-            if before == Spend():  # it begins
-                _forget(db, budget, window.period)
-    return answer
-
-
-def settle(db: Db, reserved: Reservation, actual: Spend) -> None:
-    """Replace an estimate by the actual cost in the windows in which it was counted."""
-    for window in reserved.windows:
-        _add(db, reserved.budget, window, actual - reserved.estimate)
 
 
 def status(db: Db, budget: Budget, *, now_ns: int) -> BudgetStatus:
@@ -124,8 +122,6 @@ def _forget(db: Db, budget: Budget, period: Period) -> None:
     )
 
 
-_MOST_RUNS: Final = 2_000
-"""More than five years of days. The first ones, which are the baseline, stay."""
 _MOST_MODELS: Final = 1_000
 """Of one requested model: an endpoint may make up a fingerprint for each reply."""
 
@@ -169,7 +165,9 @@ class DriftRuns:
 
     async def add_run(self, run: AnchorRun) -> None:
         """Keep a run."""
-        await self._commits.submit(lambda db: _add_run(db, run))
+        statement = "INSERT INTO anchor_run (began_ns, evaluator_version, run) VALUES (?, ?, ?)"
+        values = (run.began_ns, run.evaluator_version, run.as_json())
+        await self._commits.submit(lambda db: db.execute(statement, values).rowcount)
 
     async def runs(self) -> tuple[AnchorRun, ...]:
         """Return the runs since the last new baseline, the oldest first."""
@@ -196,10 +194,7 @@ def _end_claim(db: Db, version: str) -> None:
 
 def read_runs(db: Db) -> tuple[AnchorRun, ...]:
     """Return the kept runs, the oldest first."""
-    return tuple(
-        AnchorRun.of_json(row[0])
-        for row in db.execute("SELECT run FROM anchor_run WHERE is_past = 0 ORDER BY id")
-    )
+    return tuple(AnchorRun.of_json(row[0]) for row in db.execute("SELECT run FROM anchor_run ORDER BY id"))
 
 
 def read_models(db: Db) -> tuple[SeenModel, ...]:
@@ -214,23 +209,7 @@ def read_models(db: Db) -> tuple[SeenModel, ...]:
 
 def forget_runs(db: Db) -> None:
     """Compare with none of the runs any more."""
-    db.execute("UPDATE anchor_run SET is_past = 1")
-
-
-def _add_run(db: Db, run: AnchorRun) -> None:
-    db.execute(
-        "INSERT INTO anchor_run (began_ns, evaluator_version, run) VALUES (?, ?, ?)",
-        (run.began_ns, run.evaluator_version, run.as_json()),
-    )
-    (number,) = db.execute("SELECT count(*) FROM anchor_run").fetchone()
-    if number <= _MOST_RUNS:
-        return
-    others = "SELECT id FROM anchor_run WHERE evaluator_version != ? ORDER BY id LIMIT 1"
-    query = f"DELETE FROM anchor_run WHERE id = ({others})"
-    if not db.execute(query, (run.evaluator_version,)).rowcount:  # of this one, from behind the baseline
-        db.execute(
-            "DELETE FROM anchor_run WHERE id = (SELECT id FROM anchor_run ORDER BY id LIMIT 1 OFFSET 20)"
-        )
+    db.execute("DELETE FROM anchor_run")
 
 
 def _changes(db: Db, models: Sequence[SeenModel]) -> tuple[SeenModel, ...]:

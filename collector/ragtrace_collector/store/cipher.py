@@ -13,6 +13,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,15 @@ _ENCRYPTED_COLUMNS: Final = (
 )
 
 
+class Undecipherable(Exception):
+    """Content that none of the keys decrypts."""
+
+    def __init__(self, missing_key: str = "") -> None:
+        super().__init__(missing_key)
+        self.missing_key = missing_key
+        """The id of the key that encrypted it; empty if it was changed, damaged or moved."""
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadCipher:
     """Encrypts with its first key, and decrypts with any. Without keys, payloads stay as they are."""
@@ -66,27 +76,25 @@ class PayloadCipher:
         """Decrypt a payload; one that was written without a key is returned as it is.
 
         Raises:
-            cryptography.exceptions.InvalidTag: it was changed, damaged or moved.
-            KeyError: the key that encrypted it is none of these.
+            Undecipherable: the key that encrypted it is none of these, or it was changed, damaged or moved.
         """
-        if not self.keys or not payload.startswith(_MARK):
+        if not payload.startswith(_MARK):
             return payload
         key_id, nonce, sealed = payload[1:9], payload[9:_HEADER_BYTES], payload[_HEADER_BYTES:]
-        return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+        if key_id not in self.keys:
+            raise Undecipherable(key_id.hex())
+        from cryptography.exceptions import InvalidTag
 
-    def missing_key(self, payload: bytes) -> str:
-        """Return the id of the key that encrypted a payload, if it is none of these; else an empty text."""
-        key_id = payload[1:9]
-        return key_id.hex() if payload.startswith(_MARK) and key_id not in self.keys else ""
+        try:
+            return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+        except InvalidTag as exc:
+            raise Undecipherable from exc
 
     def decrypt_or_nothing(self, payload: bytes, place: str) -> bytes:
         """Decrypt a text of a list; one that cannot be decrypted is empty, and the list goes on."""
-        if self.missing_key(payload):
-            return b""
-        try:
+        with suppress(Undecipherable):  # the answer's page says so
             return self.decrypt(payload, place)
-        except Exception:  # noqa: BLE001 -- it was changed, damaged or moved: the answer's page says so
-            return b""
+        return b""
 
     def opened(self, payload: bytes, place: str) -> bytes:
         """Decrypt what the collector goes on with.
@@ -96,7 +104,7 @@ class PayloadCipher:
         """
         try:
             return self.decrypt(payload, place)
-        except Exception as exc:
+        except Undecipherable as exc:
             what = "a payload in the store cannot be decrypted: it was changed, damaged or moved"
             log.error("%s", what, extra=event("payload_unreadable"))  # noqa: TRY400 -- the traceback adds nothing
             raise StoreUnavailable(what) from exc

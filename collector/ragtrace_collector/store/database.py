@@ -22,11 +22,10 @@ class Submission(NamedTuple):
     """Work for a transaction, and who waits for it. `Commits.submit` says what it is told."""
 
     work: Callable[[Db], Any]
-    future: asyncio.Future[Any]
-    is_acknowledged: bool
-    traces: Collection[str]
-    is_last: bool
-    ask: Callable[[Db], None] | None
+    future: asyncio.Future[Any] | None = None
+    is_acknowledged: bool = False
+    traces: Collection[str] = ()
+    is_last: bool = False
 
 
 class Commits(ABC):
@@ -58,7 +57,6 @@ class Commits(ABC):
         is_acknowledged: bool = False,
         traces: Collection[str] = (),
         is_last: bool = False,
-        ask: Callable[[Db], None] | None = None,
     ) -> T:
         """Run ``work`` inside a transaction; when it returns, it is durable. If it raises, nothing is kept.
 
@@ -71,8 +69,6 @@ class Commits(ABC):
                 as later work will: a lease that was committed but reported as failed would have no owner.
             traces: The known traces that it changes. No other writer changes them until it is committed.
             is_last: It calls `lock_shared`, so it runs behind the rest of its group.
-            ask: Gives statements about its ``traces``, whose rows ``work`` looks at. Those of a whole group
-                may be given before the first work, so that a server answers them at once.
 
         Raises:
             StoreUnavailable: the database is full, away, damaged or closed: nothing is kept.
@@ -80,7 +76,7 @@ class Commits(ABC):
         if self._is_closed:
             raise StoreUnavailable("the store cannot be used: it is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put(Submission(work, future, is_acknowledged, traces, is_last, ask))
+        self._submissions.put(Submission(work, future, is_acknowledged, traces, is_last))
         try:
             return await future
         except Exception as exc:
@@ -93,14 +89,6 @@ class Commits(ABC):
         self._is_closed = True
         self._submissions.put(None)
         await asyncio.to_thread(self._thread.join)
-
-    @abstractmethod
-    async def check(self, *, max_bytes: int) -> None:
-        """Raise StoreUnavailable if more data cannot be taken, whatever room the tables have."""
-
-    @abstractmethod
-    def write_nothing_new(self, db: Db) -> None:
-        """Write something that changes nothing, to see whether the disk accepts writes."""
 
     @abstractmethod
     def shrink(self, db: Db) -> bool:
@@ -157,7 +145,7 @@ class Commits(ABC):
             if group or not is_last:
                 yield sorted(group, key=attrgetter("is_last"))
 
-    def _tell(self, results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    def _tell(self, results: Sequence[tuple[asyncio.Future[Any] | None, Any]]) -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(_settle, results)
 
@@ -174,9 +162,9 @@ def lock_shared(db: Db) -> None:
         db.execute("SELECT 1 FROM store_version FOR UPDATE")
 
 
-def _settle(results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+def _settle(results: Sequence[tuple[asyncio.Future[Any] | None, Any]]) -> None:
     for future, result in results:
-        if future.done():  # the caller was canceled
+        if future is None or future.done():  # the caller was canceled
             continue
         if isinstance(result, BaseException):
             future.set_exception(result)

@@ -22,42 +22,23 @@ from typing import Any, Final
 
 from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace_collector.ledger import POISON
+from ragtrace_collector.store.database import Commits
 from ragtrace_collector.store.records import Job, JudgedInput, QuarantineRecord
 from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, move_windows, sample_in
 
 UNDECIDED: Final = "slices > settled_slices"
 """True of a trace without a decision, or that spans joined since."""
 
-_THIS: Final = "trace_id = ? AND span_id = ?"
+THIS: Final = "trace_id = ? AND span_id = ?"
 _QUEUE: Final = (
     "UPDATE job SET state = 'queued', outcome = '', reason = '', ended_ns = NULL, attempts = 0, crashes = 0,"
     " seen_ns = ?, due_ns = ?"
 )
-_BACK: Final = f"{_QUEUE} WHERE {_THIS} AND outcome = 'superseded' AND is_past = 0"
+_BACK: Final = f"{_QUEUE} WHERE {THIS} AND outcome = 'superseded' AND is_past = 0"
 _AGAIN: Final = (
-    f"{_QUEUE}, revisions_left = revisions_left - 1 WHERE {_THIS} AND state = 'ended' AND is_past = 0"
+    f"{_QUEUE}, revisions_left = revisions_left - 1 WHERE {THIS} AND state = 'ended' AND is_past = 0"
     " AND revisions_left > 0 AND judged NOT IN ('', wanted)"
 )
-
-
-def add_slice(db: Db, trace_id: str, *, now_ns: int) -> bool:
-    """Count a slice; say whether its trace had others before."""
-    row = db.execute(
-        "INSERT INTO trace (trace_id, last_arrival_ns, slices, owner) VALUES (?, ?, 1, ?)"
-        " ON CONFLICT (trace_id) DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns,"
-        " slices = trace.slices + 1, owner = excluded.owner RETURNING slices",
-        (trace_id, now_ns, db.writer),
-    ).fetchone()
-    return bool(row[0] > 1)
-
-
-def mark_cut(db: Db, trace_id: str, *, now_ns: int) -> None:
-    """Note that spans of the trace were dropped."""
-    db.execute(
-        "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, is_cut) VALUES (?, ?, ?, 1)"
-        " ON CONFLICT (trace_id) DO UPDATE SET is_cut = 1",
-        (trace_id, now_ns, now_ns),
-    )
 
 
 def settle_trace(db: Db, trace_id: str, *, slices: int | None, now_ns: int) -> Rows:
@@ -72,7 +53,7 @@ def settle_trace(db: Db, trace_id: str, *, slices: int | None, now_ns: int) -> R
 def revise(db: Db, job: Job, *, slices: int | None, now_ns: int) -> list[Rows]:
     """Note the record of a known answer, and queue it again if another was judged: then it changes a row."""
     db.execute(
-        f"UPDATE job SET wanted = ?, wanted_slices = coalesce(?, wanted_slices), is_moved = 0 WHERE {_THIS}",
+        f"UPDATE job SET wanted = ?, wanted_slices = coalesce(?, wanted_slices), is_moved = 0 WHERE {THIS}",
         (job.record_sha256, slices, job.trace_id, job.span_id),
     )
     return [db.execute(each, (now_ns, now_ns, job.trace_id, job.span_id)) for each in (_BACK, _AGAIN)]
@@ -86,12 +67,12 @@ def move_answers(db: Db, trace_id: str, moved: Mapping[str, str | None], *, now_
     ended = 0
     for span_id, successor in moved.items():
         db.execute(
-            f"UPDATE job SET is_moved = 1 WHERE {_THIS} AND state = 'leased'",
+            f"UPDATE job SET is_moved = 1 WHERE {THIS} AND state = 'leased'",
             (trace_id, span_id),
         )
         ended += db.execute(
             "UPDATE job SET state = 'ended', outcome = 'superseded', reason = '', ended_ns = ?"
-            f" WHERE {_THIS} AND state != 'leased' AND outcome != 'superseded' AND is_past = 0",
+            f" WHERE {THIS} AND state != 'leased' AND outcome != 'superseded' AND is_past = 0",
             (now_ns, trace_id, span_id),
         ).rowcount
         if successor is not None:
@@ -101,27 +82,22 @@ def move_answers(db: Db, trace_id: str, moved: Mapping[str, str | None], *, now_
 
 def _hand_over(db: Db, trace_id: str, span_id: str, successor: str) -> None:
     """Let the next carrier of the successor supersede the last one here, unless it supersedes another."""
-    row = db.execute(f"SELECT replaces FROM job WHERE {_THIS}", (trace_id, span_id)).fetchone()
+    row = db.execute(f"SELECT replaces FROM job WHERE {THIS}", (trace_id, span_id)).fetchone()
     if row is None or not row[0]:
         return
     handed = db.execute(
-        f"UPDATE job SET replaces = ? WHERE {_THIS} AND replaces = ''", (*row, trace_id, successor)
+        f"UPDATE job SET replaces = ? WHERE {THIS} AND replaces = ''", (*row, trace_id, successor)
     ).rowcount
     if handed:
-        db.execute(f"UPDATE job SET replaces = '' WHERE {_THIS}", (trace_id, span_id))
+        db.execute(f"UPDATE job SET replaces = '' WHERE {THIS}", (trace_id, span_id))
 
 
 def note_judged(db: Db, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:
     """Note which record was judged, and queue it again if spans changed it meanwhile."""
     this = (job.trace_id, job.span_id)
     replaces, values = (", carriers = carriers + 1, replaces = ?", (carrier,)) if carrier else ("", ())
-    db.execute(f"UPDATE job SET judged = ?{replaces} WHERE {_THIS}", (judged.record_sha256, *values, *this))
+    db.execute(f"UPDATE job SET judged = ?{replaces} WHERE {THIS}", (judged.record_sha256, *values, *this))
     db.execute(f"{_AGAIN} AND wanted_slices > ?", (now_ns, now_ns, *this, judged.slices))
-
-
-def end_revisions(db: Db, trace_id: str) -> None:
-    """End revisions of a trace's answers: its spans are deleted, and later ones make no whole record."""
-    db.execute("UPDATE job SET is_past = 1 WHERE trace_id = ?", (trace_id,))
 
 
 # A plus sign keeps the planner from the index of what is due, which has all due jobs.
@@ -131,52 +107,100 @@ _SUSPECTS: Final = (
     "job WHERE state != 'ended' AND crashes > 0 AND state = 'queued' AND +due_ns <= ? ORDER BY due_ns"
 )
 _LEASED: Final = "job WHERE state = 'leased'"
-LEASED_SUSPECTS: Final = "job WHERE state != 'ended' AND crashes > 0 AND state = 'leased'"
+_LEASED_SUSPECTS: Final = "job WHERE state != 'ended' AND crashes > 0 AND state = 'leased'"
 _SUSPECT_TRACES: Final = "suspect WHERE is_looked_at = 1 AND crashes > 0"
 
 
-def lease_jobs(db: Db, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tuple[Job, ...]:
-    """Lease due jobs, or those queued before a time; a suspect is leased alone."""
-    if seen_before_ns is not None:
-        return _lease(db, _OLD, seen_before_ns, limit)
-    own = " AND owner = ?"
-    is_leased = db.execute(f"SELECT 1 FROM {LEASED_SUSPECTS}{own} LIMIT 1", (db.writer,))
-    is_due = db.execute(f"SELECT 1 FROM {_SUSPECTS} LIMIT 1", (now_ns,))
-    if is_leased.fetchone():
-        return ()
-    if is_due.fetchone():
-        if _any(db, f"{_LEASED}{own}", db.writer) or _any(db, f"{_SUSPECT_TRACES}{own}", db.writer):
-            return ()
-        return _lease(db, _SUSPECTS, now_ns, 1)
-    return _lease(db, _DUE, now_ns, limit)
+class Leases:
+    """What this process has under way: answers that it judges, and traces that it reads.
+
+    Each method is one transaction.
+    """
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+
+    async def take_jobs(
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
+    ) -> tuple[Job, ...]:
+        """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
+
+        No job is leased twice at once. Those that have been due longest, or were queued first, are taken;
+        they come in any order. A lease ends with the process. A job that was leased when a process crashed
+        is leased alone: while no other job is leased and no suspect trace is read.
+        """
+
+        def work(db: Db) -> tuple[Job, ...]:
+            if seen_before_ns is not None:
+                return _lease(db, _OLD, seen_before_ns, limit)
+            own = " AND owner = ?"
+            if _any(db, f"{_LEASED_SUSPECTS}{own}", db.writer):
+                return ()
+            if not _any(db, _SUSPECTS, now_ns):
+                return _lease(db, _DUE, now_ns, limit)
+            if _any(db, f"{_LEASED}{own}", db.writer) or _any(db, f"{_SUSPECT_TRACES}{own}", db.writer):
+                return ()
+            return _lease(db, _SUSPECTS, now_ns, 1)
+
+        return await self._commits.submit(work)
+
+    async def give_back(self, job: Job) -> None:
+        """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
+        statement = f"UPDATE job SET state = 'queued' WHERE {THIS} AND state = 'leased' AND owner = ?"
+        await self._commits.submit(
+            lambda db: db.execute(statement, (job.trace_id, job.span_id, db.writer)).rowcount
+        )
+
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
+        """Note that traces are being read, except suspects, which are returned.
+
+        So are the traces whose last spans came to another process, with ``None``: it has them.
+
+        A look ends with the decision, or with ``end_look``. A trace that is being read when the process
+        crashes becomes a suspect.
+        """
+
+        def work(db: Db) -> Mapping[str, QuarantineRecord | None]:
+            known: dict[str, QuarantineRecord | None] = {}
+            for trace_id in trace_ids:
+                if db.writer and db.execute(_ELSEWHERE, (trace_id, db.writer)).fetchone():
+                    known[trace_id] = None
+                elif found := db.execute(_KNOWN, (trace_id,)).fetchone():
+                    known[trace_id] = QuarantineRecord(crashes=found[0], poison=found[1])
+                else:
+                    db.execute(_LOOK, (trace_id, db.writer))
+            return known
+
+        return await self._commits.submit(work)
+
+    async def look_alone(self, trace_id: str) -> bool:
+        """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
+
+        def work(db: Db) -> bool:
+            own = " AND owner = ?"
+            if any(_any(db, f"{each}{own}", db.writer) for each in (_SUSPECT_TRACES, _LEASED_SUSPECTS)):
+                return False
+            db.execute(_LOOK, (trace_id, db.writer))
+            return True
+
+        return await self._commits.submit(work)
+
+    async def end_look(self, trace_ids: Collection[str]) -> None:
+        """Note that traces were read. A suspicion stays until the decision about its trace."""
+        rows = [(trace_id,) for trace_id in trace_ids]
+
+        def work(db: Db) -> None:
+            db.executemany("DELETE FROM suspect WHERE trace_id = ? AND crashes = 0 AND poison = ''", rows)
+            db.executemany("UPDATE suspect SET is_looked_at = 0 WHERE trace_id = ?", rows)
+
+        await self._commits.submit(work)
 
 
-def postpone_job(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
-    """Give a job back for later. It did not crash the process."""
-    db.execute(
-        "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?, crashes = 0"
-        f" WHERE {_THIS} AND owner IN (0, ?)",
-        (due_ns, reason, int(failed), job.trace_id, job.span_id, db.writer),
-    )
-
-
-def ask_lease(db: Db, job: Job) -> Rows:
-    """Look a leased job up, for `looked_up`."""
-    return db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id))
-
-
-def looked_up(db: Db, found: Rows) -> tuple[bool, bool]:
+def look_up(db: Db, job: Job) -> tuple[bool, bool]:
     """Say of a leased job whether another writer has it now, and whether its answer moved to another span."""
+    found = db.execute(f"SELECT owner, is_moved FROM job WHERE {THIS}", (job.trace_id, job.span_id))
     owner, is_moved = found.fetchone() or (0, 0)
     return owner not in (0, db.writer), bool(is_moved)
-
-
-def give_back_job(db: Db, job: Job) -> None:
-    """Give a job back unchanged, unless it was ended or postponed meanwhile."""
-    db.execute(
-        f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased' AND owner = ?",
-        (job.trace_id, job.span_id, db.writer),
-    )
 
 
 def _lease(db: Db, which: str, *values: int) -> tuple[Job, ...]:
@@ -224,45 +248,6 @@ _LOOK: Final = (
     "INSERT INTO suspect (trace_id, is_looked_at, owner) VALUES (?, 1, ?)"
     " ON CONFLICT (trace_id) DO UPDATE SET is_looked_at = 1, owner = excluded.owner"
 )
-_SUSPECTS_UNDER_WAY: Final = (
-    "SELECT 1 FROM suspect WHERE is_looked_at = 1 AND crashes > 0 AND owner = ? LIMIT 1",
-    f"SELECT 1 FROM {LEASED_SUSPECTS} AND owner = ? LIMIT 1",
-)
-
-
-def look(db: Db, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
-    """Note that traces are being read, except suspects and those of other writers, which are returned."""
-    known: dict[str, QuarantineRecord | None] = {}
-    for trace_id in trace_ids:
-        if db.writer and db.execute(_ELSEWHERE, (trace_id, db.writer)).fetchone():
-            known[trace_id] = None
-            continue
-        found = db.execute(_KNOWN, (trace_id,)).fetchone()
-        if found is None:
-            db.execute(_LOOK, (trace_id, db.writer))
-        else:
-            known[trace_id] = QuarantineRecord(crashes=found[0], poison=found[1])
-    return known
-
-
-def look_alone(db: Db, trace_id: str) -> bool:
-    """Note that a suspect is being read; not while another suspect is."""
-    if any(db.execute(query, (db.writer,)).fetchone() for query in _SUSPECTS_UNDER_WAY):
-        return False
-    db.execute(_LOOK, (trace_id, db.writer))
-    return True
-
-
-def end_look(db: Db, trace_ids: Collection[str]) -> None:
-    """Note that traces were read without a crash."""
-    rows = [(trace_id,) for trace_id in trace_ids]
-    db.executemany("DELETE FROM suspect WHERE trace_id = ? AND crashes = 0 AND poison = ''", rows)
-    db.executemany("UPDATE suspect SET is_looked_at = 0 WHERE trace_id = ?", rows)
-
-
-def clear_suspicion(db: Db, trace_id: str) -> None:
-    """Clear the suspicion against a trace, because its decision is made."""
-    db.execute("DELETE FROM suspect WHERE trace_id = ? AND poison = ''", (trace_id,))
 
 
 def set_aside(db: Db, trace_id: str, *, poison: str, now_ns: int) -> int:

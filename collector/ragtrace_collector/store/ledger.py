@@ -1,6 +1,6 @@
 """The ledger of a store: read while the collector runs or is stopped, on connections of its own.
 
-Triggers count unread traces and dead letters, so that the sums outlive the rows.
+Triggers count unread traces, so that the sums outlive the rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.jobs import UNDECIDED
 from ragtrace_collector.store.reader import index_size
 from ragtrace_collector.store.records import (
     BEHIND_ID,
     TRACE_ID_LENGTH,
-    DeadLetter,
     IndexSize,
     StoredTrace,
     TraceReport,
@@ -38,9 +37,9 @@ def take_stock(database: Database, *, since_ns: int | None = None, tenant: str |
         ReadError: the store cannot be read.
     """
     with database.reading() as db:
-        found = read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
-        found = replace(found, store_bytes=database.used_bytes(db))
-        return of_tenant(found, db, tenant, since_ns=since_ns) if tenant else found
+        found = read_ledger(db, since_ns=since_ns, tenant=tenant)
+        # outbox items, dead letters and the file's size are shared by all tenants
+        return found if tenant else replace(found, store_bytes=database.used_bytes(db))
 
 
 def count_due(database: Database, *, now_ns: int) -> int:
@@ -55,88 +54,52 @@ def count_due(database: Database, *, now_ns: int) -> int:
         )
 
 
-def read_ledger(db: Db) -> Ledger:
-    """Read the whole ledger inside the open transaction."""
-    accounts = db.execute(
-        "SELECT state, reason, rule, tenant, sum(number) FROM ledger GROUP BY state, reason, rule, tenant"
-        " ORDER BY 5 DESC, 1, 2, 3, 4"
-    ).fetchall()
-    return Ledger(
-        seen=sum(row[4] for row in accounts if row[0] == "seen"),
-        superseded=sum(row[4] for row in accounts if row[0] == State.SUPERSEDED),
-        accounts=tuple(
-            Account(state=State(state), reason=reason, rule=rule, tenant=tenant, number=number)
-            for state, reason, rule, tenant, number in accounts
-            if state not in ("seen", State.SUPERSEDED)
-        ),
-        oldest_pending_ns=_one(db, "SELECT min(seen_ns) FROM job WHERE state != 'ended'"),
-        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED}") or 0,
-        held_traces=_one(db, "SELECT count(*) FROM held") or 0,
-        poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
-        unread=unread_accounts(db),
-        outbox_items=_outbox_items(db),
-        dead_letters=dead_letter_sums(db),
-    )
+def read_ledger(db: Db, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
+    """Read the ledger inside the open transaction: the sums, or the rows of answers seen since a time.
 
-
-def of_tenant(ledger: Ledger, db: Db, tenant: str, *, since_ns: int | None = None) -> Ledger:
-    """Return one tenant's answers and traces. Outbox items and the file's size are shared by all tenants.
-
-    It runs inside the transaction that read the ledger.
+    Of the latter, answers deleted by ``store.retention`` are missing.
     """
-    accounts = tuple(each for each in ledger.accounts if each.tenant == tenant)
-    superseded = _one(
-        db,
-        "SELECT sum(number) FROM ledger WHERE state = 'superseded' AND tenant = ?"
-        if since_ns is None
-        else "SELECT count(*) FROM job WHERE stands = 'superseded' AND tenant = ?"
-        f" AND seen_ns >= {since_ns:d}",
-        tenant,
-    )
-    suffix = f"{BEHIND_ID}{tenant}"
-    is_own = f"substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
+    accounts, seen, superseded = [], 0, 0
+    query = _SUMS if since_ns is None else _ROWS
+    for state, reason, rule, of_tenant, service, number in db.execute(query, (since_ns,) * query.count("?")):
+        if tenant and of_tenant != tenant:
+            continue
+        if state == "seen":
+            seen += number
+        elif state == State.SUPERSEDED:
+            superseded += number
+        else:
+            names = {"reason": reason, "rule": rule, "tenant": of_tenant, "service": service}
+            accounts.append(Account(state=State(state), number=number, **names))
+    traces = f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?" if tenant else ""
+    of_trace = (f"{BEHIND_ID}{tenant}",) if tenant else ()
+    pending, of_pending = (" AND tenant = ?", (tenant,)) if tenant else ("", ())
     return Ledger(
-        seen=sum(each.number for each in accounts),
-        superseded=superseded or 0,
-        accounts=accounts,
+        seen=seen if since_ns is None else sum(each.number for each in accounts),
+        superseded=superseded,
+        accounts=tuple(accounts),
         oldest_pending_ns=_one(
             db,
-            "SELECT min(seen_ns) FROM job WHERE state != 'ended' AND tenant = ?"
-            f" AND seen_ns >= {since_ns or 0:d}",
-            tenant,
+            f"SELECT min(seen_ns) FROM job WHERE state != 'ended' AND seen_ns >= ?{pending}",
+            *(since_ns or 0, *of_pending),
         ),
-        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED} AND {is_own}", suffix) or 0,
-        held_traces=_one(db, f"SELECT count(*) FROM held WHERE {is_own}", suffix) or 0,
-        unread=tuple(each for each in ledger.unread if each.tenant == tenant),
-        outbox_items={},
+        open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED}{traces}", *of_trace) or 0,
+        held_traces=_one(db, f"SELECT count(*) FROM held WHERE bytes >= 0{traces}", *of_trace) or 0,
+        poison_traces=_one(db, f"SELECT count(*) FROM suspect WHERE poison != ''{traces}", *of_trace) or 0,
+        unread=tuple(each for each in unread_accounts(db) if not tenant or each.tenant == tenant),
+        outbox_items={} if tenant else _outbox_items(db),
+        dead_letters={} if tenant else dead_letter_sums(db),
     )
 
 
-def read_rows(db: Db, *, since_ns: int) -> Ledger:
-    """Read the states of the answers seen since a time, inside the open transaction.
-
-    They come from the rows, so answers deleted by ``store.retention`` are missing.
-    """
-    rows = db.execute(
-        "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
-        " GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2, 3, 4, 5",
-        (since_ns,),
-    ).fetchall()
-    return replace(
-        read_ledger(db),
-        seen=sum(row[5] for row in rows if row[0] != State.SUPERSEDED),
-        superseded=sum(row[5] for row in rows if row[0] == State.SUPERSEDED),
-        accounts=tuple(
-            Account(
-                state=State(state), reason=reason, rule=rule, tenant=tenant, service=service, number=number
-            )
-            for state, reason, rule, tenant, service, number in rows
-            if state != State.SUPERSEDED
-        ),
-        oldest_pending_ns=_one(
-            db, f"SELECT min(seen_ns) FROM job WHERE state != 'ended' AND seen_ns >= {since_ns:d}"
-        ),
-    )
+_SUMS: Final = (
+    "SELECT state, reason, rule, tenant, '', sum(number) FROM ledger GROUP BY state, reason, rule, tenant"
+    " ORDER BY 6 DESC, 1, 2, 3, 4"
+)
+_ROWS: Final = (
+    "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
+    " GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2, 3, 4, 5"
+)
 
 
 def read_screened(database: Database, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
@@ -298,55 +261,12 @@ def _known(db: Db, tenant: str, producer: str) -> tuple[int, str] | None:
     return found
 
 
-_MOST_ROWS: Final = 10_000
-
-
-def note_dead_letter(db: Db, letter: DeadLetter, *, now_ns: int) -> bool:
-    """Note a dead letter; say whether it is new."""
-    added = db.execute(
-        "INSERT INTO dead_letter (topic, partition_id, message_offset, reason, bytes, copied_to, noted_ns)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition_id, message_offset) DO NOTHING",
-        (
-            letter.topic,
-            letter.partition,
-            letter.offset,
-            letter.reason,
-            letter.bytes,
-            letter.copied_to,
-            now_ns,
-        ),
-    )
-    return added.rowcount > 0
-
-
-def latest_dead_letters(db: Db, limit: int) -> tuple[DeadLetter, ...]:
-    """Return those that were noted last."""
-    rows = db.execute(
-        "SELECT topic, partition_id, message_offset, reason, bytes, copied_to FROM dead_letter"
-        " ORDER BY id DESC LIMIT ?",
-        (limit,),
-    ).fetchall()
-    return tuple(
-        DeadLetter(topic=topic, partition=partition, offset=offset, reason=reason, bytes=size, copied_to=copy)
-        for topic, partition, offset, reason, size, copy in rows
-    )
-
-
 def dead_letter_sums(db: Db) -> Mapping[str, int]:
     """Return how many were ever noted, by reason."""
     return dict(
         db.execute(
             "SELECT reason, sum(number) FROM dead_letter_sum GROUP BY reason ORDER BY reason"
         ).fetchall()
-    )
-
-
-def forget_dead_letters(db: Db, *, before_ns: int) -> None:
-    """Delete old rows, and all beyond the newest ten thousand."""
-    db.execute("DELETE FROM dead_letter WHERE noted_ns < ?", (before_ns,))
-    db.execute(
-        "DELETE FROM dead_letter WHERE id <= (SELECT id FROM dead_letter ORDER BY id DESC LIMIT 1 OFFSET ?)",
-        (_MOST_ROWS,),
     )
 
 
@@ -430,6 +350,7 @@ class Reports:
 
 def _payloads(db: Db, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
     rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
-    if any(cipher.missing_key(payload) for (payload,) in rows):
+    try:
+        return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)
+    except Undecipherable:
         return None
-    return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)

@@ -1,9 +1,8 @@
 """A store in a PostgreSQL database (15 and later), for one process or many.
 
 A process writes on one connection, in groups: what was submitted meanwhile shares a transaction, and what
-needs no answer shares a round trip (libpq's pipeline). Nothing outlives a transaction on the connection, so
-that a pooler in transaction mode may stand between: names of tables and the number of the writer are set in
-each.
+needs no answer shares a round trip (a pipeline). Nothing outlives a transaction on the connection, so that a
+pooler in transaction mode may stand between: names of tables and the number of the writer are set in each.
 
 **Writers.** Each process that writes is a row, with a heartbeat by the database's clock. A writer whose
 heartbeat stopped is gone: its leases end, its sums are folded, and it can commit no more, because every
@@ -15,27 +14,23 @@ from __future__ import annotations
 
 import logging
 import re
-import select
 import threading
 import time
 import weakref
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
 import psycopg
 from psycopg import errors
-from psycopg.adapt import Loader, PyFormat, Transformer
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import ConnStatus, ExecStatus
-from psycopg.pq.abc import PGresult
+from psycopg.types.string import StrDumperUnknown
 
 from ragtrace.errors import ConfigError
-from ragtrace.sql import Db
+from ragtrace.sql import Db, Rows
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.jobs import fold, take_back
@@ -44,8 +39,7 @@ from ragtrace_collector.store.tables import TABLES, VERSION, triggers
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
-
-T = TypeVar("T")
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # what it warns of may quote a row
 
 SCHEMA: Final = "ragtrace"
 """The schema of the tables."""
@@ -68,136 +62,49 @@ class _NumberLoader(Loader):
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-class PostgresRows:
-    """What a statement returned; it waits for the server only when somebody looks."""
+class _TextDumper(StrDumperUnknown):
+    """PostgreSQL keeps no NUL in a text; senders may put one into a name."""
 
-    def __init__(self, db: PostgresDb) -> None:
-        self._db = db
-        self._next = 0
-        self.answer: PGresult | None = None
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\0", "\ufffd"))
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Waits for the server only when somebody looks at what the statement returned."""
 
     @property
     def rowcount(self) -> int:
-        return self._db.answer_of(self).command_tuples or 0
-
-    def fetchone(self) -> Any:
-        answer = self._db.answer_of(self)
-        if self._next >= answer.ntuples:
-            return None
-        (row,) = self._db.loaded(answer, self._next, self._next + 1)
-        self._next += 1
-        return row
-
-    def fetchall(self) -> list[Any]:
-        answer = self._db.answer_of(self)
-        rows = self._db.loaded(answer, self._next, answer.ntuples)
-        self._next = answer.ntuples
-        return rows
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.fetchall())
+        self._fetch_pipeline()
+        return super().rowcount
 
 
 class PostgresDb:
-    """A connection as the rules of the store use it, in a block.
+    """A connection in a pipeline, as the rules of the store use it."""
 
-    Statements are given to libpq's pipeline, and sent when somebody looks at what one of them returned.
-    psycopg's cursors send each by itself: measured, that costs this process 10 to 20 times as much.
-    """
-
-    def __init__(self, connection: psycopg.Connection[Any], writer: int = 0) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], writer: int) -> None:
         self.writer = writer
-        self.connection = connection
         self.used_bytes: int | None = None
         """When it was asked first: what comes in one transaction does not fill a store."""
-        self._pgconn = connection.pgconn
-        self._transformer = Transformer(connection)
-        self._waiting: deque[PostgresRows] = deque()
-        self._poll = select.poll()
+        self.connection = connection
 
-    def __enter__(self) -> PostgresDb:
-        self._poll.register(self._pgconn.socket, select.POLLIN)
-        self._pgconn.enter_pipeline_mode()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None and self._pgconn.status != ConnStatus.OK:
-            return
-        self._pgconn.pipeline_sync()
-        self._flush()
-        failed: psycopg.Error | None = None
-        while (answer := self._next_answer()).status != ExecStatus.PIPELINE_SYNC:
-            if answer.status == ExecStatus.FATAL_ERROR:
-                failed = failed or errors.error_from_result(answer)
-        self._waiting.clear()
-        self._pgconn.exit_pipeline_mode()
-        if failed and kind is None:
-            raise failed
-
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
-        transformer = self._transformer
-        params = transformer.dump_sequence(
-            [_storable(each) for each in values], [PyFormat.AUTO] * len(values)
-        )
-        self._pgconn.send_query_params(
-            _translated(statement), params, param_types=transformer.types, param_formats=transformer.formats
-        )
-        rows = PostgresRows(self)
-        self._waiting.append(rows)
-        return rows
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        return self.connection.execute(_translated(statement), values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         for row in rows:
             self.execute(statement, row)
 
-    def answer_of(self, rows: PostgresRows) -> PGresult:
-        """Return what the server said, and wait for it if it has not come yet.
 
-        Raises:
-            psycopg.Error: a statement failed, this one or one before it.
-        """
-        if rows.answer is None:
-            self._pgconn.send_flush_request()
-            self._flush()
-        while rows.answer is None:
-            answer = self._next_answer()
-            if answer.status == ExecStatus.FATAL_ERROR:
-                raise errors.error_from_result(answer)
-            self._waiting.popleft().answer = answer
-        return rows.answer
-
-    def loaded(self, answer: PGresult, first: int, end: int) -> list[Any]:
-        """Return some of the rows of an answer."""
-        self._transformer.set_pgresult(answer)
-        return self._transformer.load_rows(first, end, tuple)
-
-    def _flush(self) -> None:
-        while self._pgconn.flush():  # there is no room; the server may wait for this process to read
-            self._poll.modify(self._pgconn.socket, select.POLLIN | select.POLLOUT)
-            self._poll.poll()
-            self._poll.modify(self._pgconn.socket, select.POLLIN)
-            self._pgconn.consume_input()
-
-    def _next_answer(self) -> PGresult:
-        while True:
-            while self._pgconn.is_busy():
-                self._poll.poll()
-                self._pgconn.consume_input()
-            answer = self._pgconn.get_result()
-            if answer is not None:  # as there is none between two statements
-                return answer
+@contextmanager
+def _pipelined(connection: psycopg.Connection[Any], writer: int = 0) -> Iterator[PostgresDb]:
+    with connection.pipeline():
+        yield PostgresDb(connection, writer)
 
 
 @lru_cache(maxsize=2_048)
 def _translated(statement: str) -> bytes:
-    """Return a statement as libpq takes it. The store has some hundreds, and lists of the page more."""
-    first, *others = statement.split("?")
-    return (first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))).encode()
-
-
-def _storable(value: Any) -> Any:
-    """PostgreSQL keeps no NUL in a text; senders may put one into a name."""
-    return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
+    """Return a statement as psycopg takes it. The store has some hundreds, and lists of the page more."""
+    return statement.replace("%", "%%").replace("?", "%s").encode()
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -207,8 +114,6 @@ class PostgresServer:
     url: str
     gone_s: float = 30
     """How long after its last heartbeat a writer counts as gone."""
-    old_s: float = 3_600
-    """How long a transaction of anybody may be open before the log warns of it."""
     _idle: list[psycopg.Connection[Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -237,7 +142,7 @@ class PostgresServer:
         except psycopg.Error as exc:
             raise StoreUnreadable(f"{self.name} cannot be read: {advised(exc)}") from exc
         try:
-            with PostgresDb(connection) as db:
+            with _pipelined(connection) as db:
                 if is_new and not refuse_others(db):
                     raise StoreUnreadable(
                         f"{self.name} holds no store: start `ragtrace collector` on it once"
@@ -296,8 +201,10 @@ class PostgresServer:
             keepalives_idle=10,
             keepalives_interval=5,
             tcp_user_timeout=int(self.gone_s * 1_000),
+            cursor_factory=_Cursor,
         )
         connection.adapters.register_loader("numeric", _NumberLoader)
+        connection.adapters.register_dumper(str, _TextDumper)
         return connection
 
     def _begun(self) -> tuple[psycopg.Connection[Any], bool]:
@@ -331,16 +238,6 @@ _SET_SCHEMA: Final = (
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
-class _Work(NamedTuple):
-    run: Callable[[Db], Any]
-    traces: Collection[str] = ()
-    ask: Callable[[Db], None] | None = None
-
-    def asks(self, db: Db) -> None:
-        if self.ask:
-            self.ask(db)
-
-
 class _LostWriter(Exception):
     """This process must go on as another writer, without what it has under way."""
 
@@ -359,16 +256,8 @@ class PostgresCommits(Commits):
         """How many transactions this writer has committed."""
         self._looked_s = 0.0
         """When it looked for writers that are gone, by this machine's monotonic clock."""
-        self._watched_s = -inf
-        """When it looked for transactions that hold back vacuum."""
         self._unreachable: psycopg.Error | None = None
         """Why there is no connection for the group under way: the rest of it does not wait for another."""
-
-    async def check(self, *, max_bytes: int) -> None:
-        """Nothing but its room bounds it."""
-
-    def write_nothing_new(self, db: Db) -> None:
-        db.execute("UPDATE writer SET seen_ns = seen_ns WHERE id = ?", (self._writer,))
 
     def shrink(self, db: Db) -> bool:
         return False  # autovacuum gives room back to the tables
@@ -384,7 +273,7 @@ class PostgresCommits(Commits):
 
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
-            self._alone(_Work(self._leave))
+            self._alone(Submission(self._leave))
             connection = self._ready()
             connection.execute(f"DELETE FROM {SCHEMA}.writer WHERE id = %s", (self._writer,))
             connection.commit()
@@ -399,27 +288,26 @@ class PostgresCommits(Commits):
     def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
         self._unreachable = None
-        beat: list[_Work] = []
+        beat: list[Submission] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
-            self._looked_s, beat = time.monotonic(), [_Work(self._take_over), _Work(self._watch)]
-        works = [_Work(each.work, each.traces, each.ask) for each in group]
+            self._looked_s, beat = time.monotonic(), [Submission(self._take_over)]
         try:
-            return self._committed([*beat, *works])[len(beat) :]
+            return self._committed([*beat, *group])[len(beat) :]
         except _LostWriter as exc:
             self._writer = 0  # the next group registers another one
-            return [exc] * len(works)
+            return [exc] * len(group)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
-            if len(works) == 1 and not isinstance(exc, _AGAIN):
+            if len(group) == 1 and not isinstance(exc, _AGAIN):
                 return [exc]
-        return [self._singly(each) for each in works]
+        return [self._singly(each) for each in group]
 
-    def _singly(self, work: _Work) -> Any:
+    def _singly(self, work: Submission) -> Any:
         try:
             return self._alone(work)
         except Exception as exc:  # noqa: BLE001 -- its caller hears of it
             return exc
 
-    def _alone(self, work: _Work) -> Any:
+    def _alone(self, work: Submission) -> Any:
         for left in reversed(range(_TRIES)):
             try:
                 return self._committed([work])[0]
@@ -428,33 +316,20 @@ class PostgresCommits(Commits):
                     raise
         raise AssertionError
 
-    def _committed(self, works: Sequence[_Work]) -> list[Any]:
+    def _committed(self, works: Sequence[Submission]) -> list[Any]:
         """Run works in one transaction and commit it. If that fails, nothing of it is kept.
 
         All writers lock traces in the same order, so that they don't wait for one another in a circle.
         """
-        traces = Counter(trace_id for each in works for trace_id in each.traces)
-        early = {
-            number
-            for number, each in enumerate(works)
-            if each.ask and all(traces[one] == 1 for one in each.traces)
-        }
+        traces = [trace_id for each in works for trace_id in each.traces]
         connection = self._ready()
         commits = self._commits + 1
         try:
-            with PostgresDb(connection, self._writer) as db:
-                db.execute("BEGIN")
+            with _pipelined(connection, self._writer) as db:
                 db.execute(_SETTINGS, (SCHEMA, str(self._writer)))
                 if traces:
-                    db.execute(_LOCK_TRACES, ([*map(_storable, traces)],))
-                for number in sorted(early, key=lambda each: sorted(works[each].traces)):
-                    works[number].asks(db)
-                results: dict[int, Any] = {}
-                # Who asked early runs early, before one that names no traces changes what was answered.
-                for number in sorted(range(len(works)), key=lambda each: each not in early):
-                    if number not in early:
-                        works[number].asks(db)
-                    results[number] = works[number].run(db)
+                    db.execute(_LOCK_TRACES, (traces,))
+                results = [each.work(db) for each in works]
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
                     raise _LostWriter("it was away for too long, and others have its work")
@@ -468,7 +343,7 @@ class PostgresCommits(Commits):
             if not self._was_committed(commits):
                 raise
         self._commits = commits
-        return [results[number] for number in range(len(works))]
+        return results
 
     def _was_committed(self, commits: int) -> bool:
         """Say whether the server committed a transaction whose answer was lost.
@@ -478,7 +353,7 @@ class PostgresCommits(Commits):
         """
         try:
             connection = self._ready()
-            with PostgresDb(connection) as db:
+            with _pipelined(connection) as db:
                 (found,) = db.execute(_COMMITS, (self._writer,)).fetchone() or (0,)
             connection.rollback()
         except psycopg.Error as exc:
@@ -496,7 +371,7 @@ class PostgresCommits(Commits):
                 raise
         if not self._writer:
             self._connection.execute(_SET_SCHEMA)
-            with PostgresDb(self._connection) as db:
+            with _pipelined(self._connection) as db:
                 (self._writer,) = db.execute(_REGISTER).fetchone()
             self._connection.commit()
             self._commits = 0
@@ -517,10 +392,10 @@ class PostgresCommits(Commits):
                 )
             create(connection)
             connection.execute(_SET_SCHEMA)
-            with PostgresDb(connection) as db:
+            with _pipelined(connection) as db:
                 self._cipher.check(db)
             connection.commit()
-            self._alone(_Work(self._take_over))
+            self._alone(Submission(self._take_over))
         except BaseException:
             connection.close()
             raise
@@ -539,23 +414,6 @@ class PostgresCommits(Commits):
                 extra=event("writers_gone", number=len(gone)),
             )
 
-    def _watch(self, db: Db) -> None:
-        """Warn of a transaction that is so old that dead rows pile up behind it, once in such a time."""
-        if time.monotonic() - self._watched_s < self._server.old_s:
-            return
-        self._watched_s = time.monotonic()
-        old = db.execute(_OLD_TRANSACTION, (self._server.old_s,)).fetchone()
-        if old is not None:
-            log.warning(
-                "%s: a transaction of %r has been open for %d minutes, and autovacuum frees nothing before"
-                " it ends: SELECT pg_terminate_backend(%d)",
-                self._server.name,
-                old[0],
-                old[1],
-                old[2],
-                extra=event("transaction_old", pid=old[2], minutes=old[1]),
-            )
-
     def _leave(self, db: Db) -> None:
         take_back(db, self._writer, has_crashed=True)
         fold(db, self._writer)
@@ -569,12 +427,6 @@ _SETTINGS: Final = "SELECT set_config('search_path', ?, true), set_config('ragtr
 _LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
 _STARTED: Final = "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000000 AS BIGINT)"
-# A role sees when others' transactions began if it is a member of pg_read_all_stats; else its own alone.
-_OLD_TRANSACTION: Final = """
-SELECT coalesce(nullif(application_name, ''), usename, ''),
-    CAST(extract(epoch FROM clock_timestamp() - xact_start) / 60 AS BIGINT), pid
-FROM pg_stat_activity WHERE datname = current_database()
-AND extract(epoch FROM clock_timestamp() - xact_start) > ? ORDER BY xact_start LIMIT 1"""
 _REGISTER: Final = f"INSERT INTO writer (seen_ns) VALUES ({_NOW}) RETURNING id"
 _NOTE_COMMIT: Final = f"UPDATE writer SET commits = ?, seen_ns = {_NOW} WHERE id = ? AND is_gone = 0"
 _COMMITS: Final = f"SELECT commits FROM {SCHEMA}.writer WHERE id = ?"
@@ -590,14 +442,12 @@ def create(connection: psycopg.Connection[Any]) -> None:
     """Create the tables in an empty schema.
 
     Raises:
-        UnfitFile: the schema holds something else, was written by another ragtrace, or lacks something.
+        UnfitFile: the schema holds something else, or was written by another ragtrace.
         psycopg.Error: it cannot be created.
     """
     connection.execute(_SET_SCHEMA)
-    with PostgresDb(connection) as db:
+    with _pipelined(connection) as db:
         is_there = refuse_others(db)
-        if is_there:
-            _refuse_incomplete(db)
     if not is_there:
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
@@ -605,7 +455,7 @@ def create(connection: psycopg.Connection[Any]) -> None:
         except (errors.DuplicateTable, errors.UniqueViolation):  # another process was first
             connection.rollback()
             connection.execute(_SET_SCHEMA)
-            with PostgresDb(connection) as db:
+            with _pipelined(connection) as db:
                 refuse_others(db)
     connection.commit()
 
@@ -637,25 +487,7 @@ def refuse_others(db: Db) -> bool:
     return True
 
 
-def _refuse_incomplete(db: Db) -> None:
-    there = {name for (name,) in db.execute(_PIECES_THERE, (SCHEMA, SCHEMA))}
-    lacking = [made for made in _PIECES.finditer(postgres_schema()) if made[1] not in there]
-    if lacking:
-        remade = [made[0] for made in lacking if " INDEX " in made[0]]
-        raise UnfitFile(
-            f"its schema {SCHEMA!r} lacks {', '.join(made[1] for made in lacking)}",
-            f"run SET search_path = {SCHEMA}; {'; '.join(remade)}"
-            if len(remade) == len(lacking)
-            else "restore a backup",
-        )
-
-
 _VERSION: Final = f"SELECT to_jsonb(found) ->> 'version' FROM {SCHEMA}.store_version found"
-_PIECES: Final = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX|TRIGGER) (\w+)[^;]*")
-_PIECES_THERE: Final = """
-SELECT relname FROM pg_class WHERE relnamespace = CAST(? AS regnamespace)
-UNION ALL SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-WHERE relnamespace = CAST(? AS regnamespace)"""
 
 
 def postgres_schema() -> str:
@@ -674,8 +506,6 @@ CREATE TABLE stored_bytes (
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
-    # One writer deletes a stream without rows, and another one adds a row: the second to come is told.
-    schema += "ALTER TABLE answer_row ADD FOREIGN KEY (stream) REFERENCES answer_stream (id);\n"
     for trigger in triggers():
         when = f" WHEN ({trigger.when})" if trigger.when else ""
         body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")

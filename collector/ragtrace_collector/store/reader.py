@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from ragtrace import semconv
 from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.index_rows import Known, note_feedback, put
 from ragtrace.answers.index_rows import forget as forget_index_rows
+from ragtrace.answers.index_rows import note_feedback, put
 from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
@@ -27,7 +27,7 @@ from ragtrace.model import RagRecord
 from ragtrace.sql import Db
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.records import (
     BEHIND_ID,
@@ -134,9 +134,12 @@ class StoreReader:
         return Trace.of(trace_id_of(key), spans) if spans else None
 
     def _opened(self, payload: bytes, key: str) -> bytes:
-        if missing := self._cipher.missing_key(payload):
-            raise ReadError(self._locked(missing))
-        return self._decrypted(payload, key)
+        try:
+            return self._cipher.decrypt(payload, key)
+        except Undecipherable as exc:
+            if exc.missing_key:
+                raise ReadError(self._locked(exc.missing_key)) from exc
+            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
         opened = self._opened(payload, key)
@@ -151,16 +154,6 @@ class StoreReader:
             return unpacked(opened)
         except (ValueError, zlib.error):  # not chained: it quotes the content
             raise self._fault(key, "is damaged: what was judged is not to be read") from None
-
-    def _decrypted(self, payload: bytes, key: str) -> bytes:
-        if not self._cipher.keys:
-            return payload
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            return self._cipher.decrypt(payload, key)
-        except InvalidTag as exc:
-            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _fault(self, key: str, what: str) -> ReadError:
         return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")
@@ -209,15 +202,14 @@ def _superseding(carrier: str) -> dict[str, str]:
 _RECORD: Final = TypeAdapter(RagRecord)
 _ALL: Final = 1 << 62
 _ROWS_AT_ONCE: Final = 200
-"""A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
-def keep_answer(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher, known: Known | None) -> None:
+def keep_answer(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary, cipher.encrypt, known)
+    put(db, summary, cipher.encrypt)
     record = None if kept.record is None else cipher.encrypt(_packed(kept.record), job.trace_id)
     db.execute(
         "INSERT INTO kept_carrier (trace_id, carrier, span_id, supersedes, payload, record, tenant)"

@@ -217,19 +217,6 @@ class Job:
         return trace_id_of(self.trace_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How an answer ended that was never queued."""
-
-    span_id: str
-    outcome: str
-    """A final `State`, with its reason."""
-    sample: Sample | None = None
-    """The rule that decided, and its rate."""
-    tenant: str = ""
-    service: str = ""
-
-
 class JudgedInput(NamedTuple):
     """Which record was judged."""
 
@@ -291,27 +278,3 @@ class TraceReport:
     """Its spans as ``StoredSpans.payloads``, if it is open. None if they cannot be decrypted."""
     answers: tuple[AnswerStatus, ...] = ()
     """In the order in which they were seen. They stay longer than the trace."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A message that could not be used, and where it is."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-    """A class of causes, never a message: see docs/kafka.md."""
-    bytes: int
-    """Its size; nothing else of what it held is kept."""
-    copied_to: str = ""
-    """The dead-letter topic that has a copy; empty if none has."""
-
-
-class RelatedAnswer(NamedTuple):
-    """An answer that was sampled out and may still be queued."""
-
-    seen_ns: int
-    trace_id: str
-    span_id: str
-    tenant: str

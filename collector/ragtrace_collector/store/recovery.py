@@ -9,19 +9,13 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
 
-from ragtrace.answers.sums import SUM_TABLES, recount
 from ragtrace.errors import InputError, RagtraceError, ReadError
-from ragtrace.files import PendingFile
-from ragtrace.sql import SqliteDb, transaction
+from ragtrace.sql import SqliteDb
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
-
-_COUNTED_ANEW: Final = frozenset({*SUMS, *SUM_TABLES})
-"""These tables hold sums over other tables, and must agree with the rows that are left."""
 
 
 def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
@@ -33,17 +27,18 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
         InputError: the file exists already, or cannot be written.
         ReadError: the list of tables cannot be read.
     """
-    with _new_copy(to) as beside:
-        try:
-            with closing(_opened(damaged)) as old, closing(_empty(beside)) as new:
-                prepare(new)
-                _refuse_other_version(old, new)
-                saved = {table: _copy(old, new, table) for table in _tables(new)}
-                with transaction(new):
-                    recount(new)
-                return saved
-        except sqlite3.Error as exc:
-            raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
+    try:
+        os.close(os.open(to, os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as exc:
+        raise InputError(f"the copy {str(to)!r} cannot be made ({exc}): name another") from exc
+    try:
+        with closing(_opened(damaged)) as old, closing(_empty(to)) as new:
+            prepare(new)
+            _refuse_other_version(old, new)
+            return {table: _copy(old, new, table) for table in _tables(new)}
+    except sqlite3.Error as exc:
+        to.unlink()
+        raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
 
 
 def _empty(new: Path) -> SqliteDb:
@@ -62,7 +57,7 @@ def _refuse_other_version(old: sqlite3.Connection, new: sqlite3.Connection) -> N
 
 def _tables(db: sqlite3.Connection) -> list[str]:
     rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-    return [name for (name,) in rows if name not in _COUNTED_ANEW and not name.startswith("sqlite_")]
+    return [name for (name,) in rows if name not in SUMS and not name.startswith("sqlite_")]
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
@@ -85,32 +80,6 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[object, ...]]:
     with suppress(sqlite3.DatabaseError):  # the damage
         yield from db.execute(query)
-
-
-@contextmanager
-def _new_copy(to: Path) -> Iterator[Path]:
-    """Make an empty private file, and move it to ``to`` if the block succeeds.
-
-    Raises:
-        InputError: it cannot be written, or a file exists already.
-    """
-    if os.path.lexists(to):
-        raise _taken(to)
-    try:
-        pending = PendingFile(to)
-        try:
-            yield pending.partial
-            pending.commit(replaces=False)
-        finally:
-            pending.abandon()
-    except FileExistsError as exc:
-        raise _taken(to) from exc
-    except (OSError, sqlite3.Error) as exc:
-        raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
-
-
-def _taken(to: Path) -> InputError:
-    return InputError(f"there is a file {str(to)!r} already: name another")
 
 
 def main() -> None:

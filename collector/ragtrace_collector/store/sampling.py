@@ -1,32 +1,31 @@
-"""The sampling state in the store: counts for adaptive rates, low answers, and answers related to them."""
+"""The sampling state in the store: counts for adaptive rates."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ragtrace.model import Sample, Screening
 from ragtrace.sql import Db, Rows
 from ragtrace_collector.sampling import (
     LIMIT,
     EarlierDecision,
-    LeftOutAnswer,
-    LowAnswer,
     Place,
     SamplingChanges,
-    UsefulWindows,
     WindowRow,
 )
 from ragtrace_collector.store.database import Commits, lock_shared
-from ragtrace_collector.store.records import Job, RelatedAnswer
+from ragtrace_collector.store.records import Job
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
+_KEPT_NS: Final = 2 * 3600 * 10**9
+"""Of windows of an hour, the current one and the last."""
 WINDOW: Final = "period, start_ns, tenant, seen, demand, floor, kept"
 
 
 class SamplingState:
-    """Counts for adaptive rates, low answers, and the answers that may be related to them.
+    """Counts for adaptive rates, and earlier decisions.
 
     Each method is one transaction. All raise StoreUnavailable: then nothing has changed.
     """
@@ -34,34 +33,28 @@ class SamplingState:
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
 
-    async def load(self, *, now_ns: int) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-        """Return the counts of the last windows in any order, and the low answers that are still active.
+    async def load(self) -> tuple[WindowRow, ...]:
+        """Return this process's counts of the last windows, in any order."""
 
-        The low answers come in the order in which they end.
-        """
-
-        def work(db: Db) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
+        def work(db: Db) -> tuple[WindowRow, ...]:
             if db.writer:  # what writers left that are gone is the first one's to come
                 move_windows(db, 0, db.writer)
             query = f"SELECT {WINDOW} FROM sample_window WHERE writer = ?"
-            windows = tuple(WindowRow(*row) for row in db.execute(query, (db.writer,)))
-            low = db.execute(
-                "SELECT trace_id, span_id, keys, remaining, until_ns FROM low_answer"
-                " WHERE until_ns > ? ORDER BY until_ns",
-                (now_ns,),
-            )
-            return windows, tuple(map(_low_answer, low))
+            return tuple(WindowRow(*row) for row in db.execute(query, (db.writer,)))
 
         return await self._commits.submit(work)
 
-    async def sums(self) -> tuple[WindowRow, ...]:
-        """Return the counts of the last windows over all processes, in any order."""
-        query = (
-            "SELECT period, start_ns, tenant, sum(seen), sum(demand), sum(floor), sum(kept)"
-            " FROM sample_window GROUP BY period, start_ns, tenant"
-        )
-        rows = await self._commits.submit(lambda db: db.execute(query).fetchall())
-        return tuple(WindowRow(*row) for row in rows)
+    async def sums(self, *, now_ns: int) -> tuple[WindowRow, ...]:
+        """Return the counts of the last windows over all processes, in any order, and forget older ones."""
+
+        def work(db: Db) -> list[tuple[Any, ...]]:
+            db.execute("DELETE FROM sample_window WHERE start_ns < ?", (now_ns - _KEPT_NS,))
+            return db.execute(
+                "SELECT period, start_ns, tenant, sum(seen), sum(demand), sum(floor), sum(kept)"
+                " FROM sample_window GROUP BY period, start_ns, tenant"
+            ).fetchall()
+
+        return tuple(WindowRow(*row) for row in await self._commits.submit(work))
 
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         """Return the earlier decisions about the answers of a trace, by span id; superseded ones are none."""
@@ -80,60 +73,20 @@ class SamplingState:
     async def save(self, changes: SamplingChanges) -> tuple[Place, ...]:
         """Store what the decisions changed; return the places beyond a limit, which the answers don't have.
 
-        A row replaces that of its period, window and tenant. Windows outside a period's horizon are deleted.
-        Of a known low answer, the number of related answers that it may still keep is stored; an unknown one
-        is ignored. An answer that was left out twice is kept once.
+        A row replaces that of its period, window and tenant.
         """
 
         def work(db: Db) -> tuple[Place, ...]:
             if changes.places:
                 lock_shared(db)
             _put_windows(db, changes.windows)
-            refused = tuple(_beyond_limits(db, changes.places)) if changes.places and db.writer else ()
-            _forget_windows(db, changes.horizons)
-            _put_left_out_answers(db, changes.left_out_answers)
-            db.executemany(
-                f"UPDATE low_answer SET remaining = ? WHERE {_THIS}",
-                [(low.remaining, low.trace_id, low.span_id) for low in changes.low],
-            )
-            return refused
+            return tuple(_beyond_limits(db, changes.places)) if changes.places and db.writer else ()
 
         # counts are the newest: with or without places, they are written in the order in which they were made
         return await self._commits.submit(work, is_last=bool(changes.windows))
 
-    async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[RelatedAnswer, ...]:
-        """Return the newest answers that were sampled out, have one of the keys, and still have their spans.
 
-        The newest comes first, each once.
-        """
-
-        def work(db: Db) -> tuple[RelatedAnswer, ...]:
-            found = {each for key in keys for each in _with_key(db, key, limit)}
-            return tuple(sorted(found, reverse=True)[:limit])
-
-        return await self._commits.submit(work)
-
-    async def select_related(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
-        """Store a low answer, and queue related answers that were sampled out; return how many.
-
-        A low answer that is known stays as it is. Those that have ended are deleted.
-        """
-
-        def work(db: Db) -> int:
-            db.execute("DELETE FROM low_answer WHERE until_ns <= ?", (now_ns,))
-            db.execute(
-                "INSERT INTO low_answer (trace_id, span_id, keys, remaining, until_ns) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (trace_id, span_id) DO NOTHING",
-                (low.trace_id, low.span_id, " ".join(low.keys), low.remaining, low.until_ns),
-            )
-            for job in jobs:
-                db.execute(f"DELETE FROM lingering WHERE {_THIS}", (job.trace_id, job.span_id))
-            return sum(select_follow_up(db, job, now_ns=now_ns).rowcount for job in jobs)
-
-        return await self._commits.submit(work)
-
-
-def select_follow_up(db: Db, job: Job, *, now_ns: int) -> Rows:
+def select_again(db: Db, job: Job, *, now_ns: int) -> Rows:
     """Queue an answer that was sampled out; it changes no row if it was not."""
     return db.execute(
         "UPDATE job SET rule = ?, rate = ?, probability = ?, suspicion = ?, screened = ?,"
@@ -206,37 +159,3 @@ def _beyond_limits(db: Db, places: Sequence[Place]) -> Iterator[Place]:
                 (db.writer, LIMIT, place.start_ns, place.tenant),
             )
             yield place
-
-
-def _forget_windows(db: Db, horizons: Sequence[UsefulWindows]) -> None:
-    db.executemany(
-        "DELETE FROM sample_window WHERE period = ? AND start_ns NOT BETWEEN ? AND ?",
-        horizons,
-    )
-
-
-def _put_left_out_answers(db: Db, answers: Sequence[LeftOutAnswer]) -> None:
-    db.executemany(
-        "INSERT INTO lingering (key, seen_ns, trace_id, span_id) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (key, seen_ns, trace_id, span_id) DO NOTHING",
-        [(key, each.seen_ns, each.trace_id, each.span_id) for each in answers for key in each.keys],
-    )
-
-
-def _with_key(db: Db, key: str, limit: int) -> Iterator[RelatedAnswer]:
-    # The newest first: all the answers may have the same prompt version.
-    rows = db.execute(
-        "SELECT near.seen_ns, trace_id, span_id, tenant"
-        " FROM (SELECT * FROM lingering WHERE key = ? ORDER BY seen_ns DESC LIMIT ?) AS near"
-        " JOIN job USING (trace_id, span_id)"
-        " WHERE outcome = 'sampled_out' AND EXISTS (SELECT 1 FROM slice WHERE slice.trace_id = job.trace_id)",
-        (key, limit),
-    )
-    return (RelatedAnswer(*row) for row in rows)
-
-
-def _low_answer(row: tuple[str, str, str, int, int]) -> LowAnswer:
-    trace_id, span_id, keys, remaining, until_ns = row
-    return LowAnswer(
-        trace_id=trace_id, span_id=span_id, keys=tuple(keys.split()), remaining=remaining, until_ns=until_ns
-    )

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import sqlite3
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,175 +33,53 @@ log = logging.getLogger("ragtrace.collector")
 _Identity = tuple[int, int]
 """Device and inode."""
 
-_LOG: Final = "-wal"
-_INDEX: Final = "-shm"
-_LOCKED_BYTE: Final = 1 << 62
-"""Beyond the content of any file, and far from the bytes that SQLite itself locks (from 1 GiB on)."""
 
+def lock_file(path: Path) -> IO[bytes]:
+    """Lock the store against a second collector, because both would judge the same answers.
 
-class StoreLock:
-    """Locks a store against a second collector under any name, because both would judge the same answers.
+    The lock is on a file next to it, which other programs can read. It holds through symbolic links.
 
-    There are two locks. One is on a file next to the store, which other programs can read. The other is on
-    the store's inode: it holds through links, mounts of the same folder, and a deleted lock file. It belongs
-    to the open file and not to the process (``F_OFD_SETLK``), so that it does not interact with SQLite's own
-    locks. But closing any descriptor of a file releases all of SQLite's locks in this process: so this one is
-    closed after SQLite's, and a file that is locked here is not opened again.
+    Raises:
+        ConfigError: another collector has it, it cannot be locked, or has a second name.
     """
-
-    def __init__(self, path: Path) -> None:
-        """Take both locks, and create the file if it is missing.
-
-        Raises:
-            ConfigError: another collector has it.
-            OSError: a file cannot be created or opened.
-            ValueError: the path is not a file name.
-        """
+    try:
         real = path.resolve()
-        self._beside = _lock_beside(real, path)
-        try:
-            self._store = os.fdopen(_lock_inode(real, path), "rb")
-        except BaseException:
-            self._beside.close()
-            raise
-        self._identity = _identity(self._store.fileno())
-        _held.add(self._identity)
-
-    def close(self) -> None:
-        """Release the locks. Call it after SQLite has closed the file."""
-        if not self._store.closed:
-            _held.discard(self._identity)
-        self._store.close()
-        self._beside.close()
-
-
-_held: Final[set[_Identity]] = set()
-"""The locks of this process."""
-
-
-def _lock_beside(real: Path, path: Path) -> IO[bytes]:
-    lock = real.with_name(f"{real.name}.lock").open("ab")
+        lock = real.with_name(f"{real.name}.lock").open("ab")
+    except (OSError, ValueError) as exc:  # ValueError: the path is not a file name
+        raise unusable(path, exc) from exc
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         lock.close()
-        raise _in_use(path) from exc
-    return lock
-
-
-def _lock_inode(real: Path, path: Path) -> int:
-    if real.exists() and _identity(real) in _held:
-        raise _in_use(path)
-    # It holds content: only its owner may read it. SQLite gives its other files the same mode.
-    descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _lock_byte(descriptor)
-    except OSError as exc:
-        os.close(descriptor)
-        raise _in_use(path) from exc
-    if os.fstat(descriptor).st_nlink > 1:
-        os.close(descriptor)
+        raise ConfigError(
+            f"`store.path`: {str(path)!r} is in use by another collector: "
+            "stop it, or give this one a path of its own"
+        ) from exc
+    if real.exists() and os.stat(real).st_nlink > 1:
+        lock.close()
         raise ConfigError(
             f"`store.path`: {str(path)!r} has a second name (a hard link): SQLite keeps a log for each name, "
             "and what is written under one is not visible under the other: remove the other name; to copy "
             "a store, use SQLite's `VACUUM INTO`"
         )
-    return descriptor
-
-
-def _lock_byte(descriptor: int) -> None:
-    of_open_file = getattr(fcntl, "F_OFD_SETLK", None)
-    if of_open_file is None:  # only Linux has these; elsewhere the lock belongs to the process
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCKED_BYTE)
-        return
-    lock = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
-    fcntl.fcntl(descriptor, of_open_file, lock)
-
-
-def _in_use(path: Path) -> ConfigError:
-    return ConfigError(
-        f"`store.path`: {str(path)!r} is in use by another collector: "
-        "stop it, or give this one a path of its own"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFiles:
-    """The store, its log and the log's index, as they were when they were opened."""
-
-    store: Path
-    """The configured path, so that a link that now leads elsewhere is noticed."""
-    opened: Mapping[Path, _Identity]
-
-    @classmethod
-    def of(cls, store: Path) -> StoreFiles:
-        """Record the files of a store that SQLite has opened.
-
-        Raises:
-            OSError: one is missing.
-        """
-        real = store.resolve()  # SQLite puts its other files here
-        paths = (store, *(real.with_name(f"{real.name}{end}") for end in (_LOG, _INDEX)))
-        return cls(store=store, opened={path: _identity(path) for path in paths})
-
-    @property
-    def log(self) -> Path:
-        """The write-ahead log."""
-        return next(path for path in self.opened if path.name.endswith(_LOG))
-
-    def trouble(self) -> str:
-        """Return a message about files that are not the ones opened; empty if all are."""
-        gone = [path for path, identity in self.opened.items() if _identity_or_none(path) != identity]
-        if not gone:
-            return ""
-        if self.store in gone:
-            return "its file was moved, deleted or replaced while it was in use"
-        names = " and ".join(repr(str(path)) for path in gone)
-        return (
-            f"{names} was moved, deleted or replaced while it was in use: "
-            "stop the collector and start it again"
-        )
-
-    def may_be_saved(self) -> bool:
-        """Say whether no other program can be writing into the store: its file is there, and no other log.
-
-        Then the content of a deleted log can be written into the store. If there is another log, another
-        program may have written through it, and both would overwrite each other.
-        """
-        if _identity_or_none(self.store) != self.opened[self.store]:
-            return False
-        others = (path for path, identity in self.opened.items() if _identity_or_none(path) != identity)
-        return not any(path.exists() for path in others)
-
-
-def _identity(file: Path | int) -> _Identity:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
+    return lock
 
 
 def _identity_or_none(path: Path) -> _Identity | None:
-    try:
+    with suppress(OSError):
         return _identity(path)
-    except OSError:
-        return None
+    return None
+
+
+def _identity(file: Path) -> _Identity:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
 
 
 DAMAGED: Final = (
     "restore a backup, or save what can be read (`python -m ragtrace_collector.store.recovery STORE NEW`), "
     "or move the file away to start with an empty one"
 )
-
-
-def lock_file(path: Path) -> StoreLock:
-    """Lock the file against a second collector.
-
-    Raises:
-        ConfigError: another collector has it, or it cannot be locked.
-    """
-    try:
-        return StoreLock(path)
-    except (OSError, ValueError) as exc:  # ValueError: the path is not a file name
-        raise unusable(path, exc) from exc
 
 
 def unusable(path: Path, exc: Exception) -> ConfigError:
@@ -293,26 +170,11 @@ class _LostFile(sqlite3.OperationalError):
 class SqliteCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a file."""
 
-    def __init__(self, path: Path, cipher: PayloadCipher, lock: StoreLock | None) -> None:
+    def __init__(self, path: Path, cipher: PayloadCipher, lock: IO[bytes] | None) -> None:
         super().__init__()
         self._path = path
         self._cipher = cipher
         self._lock = lock
-
-    async def check(self, *, max_bytes: int) -> None:
-        """Refuse more data while the write-ahead log is too long. It grows while another program reads."""
-        longest = max(max_bytes, LOG_BYTES)
-        if self._log_bytes() <= longest:
-            return
-        await self.submit(lambda _: None)  # a commit, even of nothing, cuts the log if it can be cut
-        if self._log_bytes() > longest:
-            raise StoreUnavailable(
-                "the store's write-ahead log is longer than `store.max_bytes`: another program reads it "
-                "continuously and keeps the log from being cut: end that program"
-            )
-
-    def write_nothing_new(self, db: Db) -> None:
-        db.execute(f"PRAGMA user_version = {_one(db, 'PRAGMA user_version')}")
 
     def shrink(self, db: Db) -> bool:
         spare = _one(db, "PRAGMA freelist_count") - _pages_in_use(db) // _SPARE
@@ -332,15 +194,11 @@ class SqliteCommits(Commits):
         if self._lock is not None:
             self._lock.close()
 
-    def _log_bytes(self) -> int:
-        try:
-            return os.stat(self._files.log).st_size
-        except OSError:
-            return 0
-
     def _begin(self) -> None:
         self._connection = self._connect()
-        self._files = StoreFiles.of(self._path)
+        real = self._path.resolve()  # SQLite puts its other files there
+        paths = (self._path, *(real.with_name(f"{real.name}-{end}") for end in ("wal", "shm")))
+        self._opened_files = {path: _identity(path) for path in paths}
 
     def _end(self) -> None:
         self._connection.close()
@@ -395,7 +253,6 @@ class SqliteCommits(Commits):
     def _committed(self, connection: SqliteDb, group: Sequence[Submission]) -> list[Any]:
         _roll_back(connection)  # the group before, if its own rollback failed
         self._refuse_other_files(connection)
-        self._cut_log(connection)
         connection.execute("BEGIN IMMEDIATE")
         results = [_run_one(connection, each) for each in group]
         connection.execute("COMMIT")
@@ -406,30 +263,26 @@ class SqliteCommits(Commits):
 
         A deleted log held acknowledged data: it is written into the store, if that is safe.
         """
-        trouble = self._files.trouble()
-        if not trouble:
+        files = self._opened_files.items()
+        gone = [path for path, identity in files if _identity_or_none(path) != identity]
+        if not gone:
             return
-        if self._files.may_be_saved() and _is_emptied(connection):
+        if self._path in gone:
+            raise _LostFile("its file was moved, deleted or replaced while it was in use")
+        names = " and ".join(repr(str(path)) for path in gone)
+        trouble = (
+            f"{names} was moved, deleted or replaced while it was in use: "
+            "stop the collector and start it again"
+        )
+        # Through another log, another program may have written: both would overwrite each other.
+        if not any(path.exists() for path in gone) and _is_emptied(connection):
             trouble += "; what was acknowledged before was written into the store itself"
         raise _LostFile(trouble)
-
-    def _cut_log(self, connection: sqlite3.Connection) -> None:
-        """Truncate a long log, unless another program still reads from it; don't wait for that program."""
-        if self._log_bytes() <= LOG_BYTES:
-            return
-        connection.execute("PRAGMA busy_timeout=0")
-        try:
-            with suppress(sqlite3.Error):
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
 
 def _run_one(connection: SqliteDb, one: Submission) -> Any:
     connection.execute("SAVEPOINT one")
     try:
-        if one.ask:
-            one.ask(connection)
         result = one.work(connection)
     except Exception as exc:
         if isinstance(exc, MemoryError) or not connection.in_transaction:

@@ -8,33 +8,22 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ragtrace.answers import index_rows as index
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.index_rows import Known
-from ragtrace.answers.sums import fold
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger import FinalOutcome, State
+from ragtrace_collector.sampling import Decision
 from ragtrace_collector.store.budget import BudgetRows, DriftRuns
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.database import Commits, Database
 from ragtrace_collector.store.jobs import (
+    THIS,
     UNDECIDED,
-    add_slice,
-    ask_lease,
-    clear_suspicion,
-    end_look,
-    end_revisions,
-    give_back_job,
-    lease_jobs,
-    look,
-    look_alone,
-    looked_up,
-    mark_cut,
+    Leases,
+    look_up,
     move_answers,
     note_judged,
-    postpone_job,
     revise,
     set_aside,
     settle_trace,
@@ -43,9 +32,6 @@ from ragtrace_collector.store.jobs import (
 from ragtrace_collector.store.ledger import (
     Accounts,
     Reports,
-    forget_dead_letters,
-    latest_dead_letters,
-    note_dead_letter,
     note_unread,
 )
 from ragtrace_collector.store.outbox import HeldTraces, next_items, put_in_outbox
@@ -60,21 +46,18 @@ from ragtrace_collector.store.reader import (
     note_on_answers,
 )
 from ragtrace_collector.store.records import (
-    DeadLetter,
     HoldMode,
     Job,
     JudgedInput,
     KeptCarrier,
     KeptTurn,
     OutboxItem,
-    Outcome,
-    QuarantineRecord,
     ReleasedTraces,
     StoredSpans,
     StoreUnavailable,
     TraceDecided,
 )
-from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_up
+from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_again
 from ragtrace_collector.store.sessions import SessionTurns, add_turn, forget_sessions
 from ragtrace_collector.telemetry.logs import event
 
@@ -87,15 +70,13 @@ _ROOM_TO_HOLD: Final = 0.8
 """The share of ``max_bytes`` beyond which no more traces are held."""
 _ROOM_FOR_CONTENT: Final = 0.75
 """The share of ``max_bytes`` beyond which judged answers lose their content: the rest is for work."""
-_SUMS_AT_ONCE: Final = 4
-"""Hours or days of the index that are summed in one transaction: a day of 10,000 answers takes 0.1 s."""
 
 
 class _Full(StoreUnavailable):
     """The store is full; deleting finished work may make room."""
 
 
-class Store(Reports):
+class Store(Leases, Reports):
     """What the collector keeps: spans, jobs, the outbox, the ledger, the index and the rest.
 
     **Transactions.** Every method is one: when it returns, all or nothing of it is durable, also if the
@@ -124,8 +105,8 @@ class Store(Reports):
         forward_to: Sequence[str],
         cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
-        super().__init__(database, cipher)
-        self._commits = commits
+        Leases.__init__(self, commits)
+        Reports.__init__(self, database, cipher)
         self._holds = HeldTraces(sinks=tuple(forward_to), cipher=cipher)
         self._max_bytes = max_bytes
         self._accounts = Accounts()
@@ -201,13 +182,11 @@ class Store(Reports):
                 "INSERT INTO slice (trace_id, payload) VALUES (?, ?)",
                 [(part.trace_id, self._cipher.encrypt(part.payload, part.trace_id)) for part in slices],
             )
-            reopened = frozenset(each for each in ids if add_slice(db, each, now_ns=now_ns))
-            for trace_id in cut:
-                mark_cut(db, trace_id, now_ns=now_ns)
+            counts = [db.execute(_ADD_SLICE, (each, now_ns, db.writer)) for each in ids]
+            db.executemany(_MARK_CUT, [(trace_id, now_ns, now_ns) for trace_id in cut])
             put_in_outbox(db, self._cipher, forward)
-            return reopened
+            return frozenset(each for each, count in zip(ids, counts, strict=True) if count.fetchone()[0] > 1)
 
-        await self._commits.check(max_bytes=self._max_bytes)
         while True:
             try:
                 return await self._commits.submit(work, is_acknowledged=True, traces=ids)
@@ -225,7 +204,7 @@ class Store(Reports):
             StoreUnavailable: they could not; its text says why.
         """
         await self.append((), forward={}, now_ns=0)  # makes room if there is none
-        await self._commits.submit(self._commits.write_nothing_new)
+        await self._commits.submit(_write_nothing_new)
 
     async def undecided(self) -> tuple[str, ...]:
         """Return this process's traces that wait for a decision, and those of processes that are gone.
@@ -265,26 +244,6 @@ class Store(Reports):
 
         return await self._commits.submit(work)
 
-    # Quarantine: which traces are being read, noted before they are.
-
-    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
-        """Note that traces are being read, except suspects, which are returned.
-
-        So are the traces whose last spans came to another process, with ``None``: it has them.
-
-        A look ends with the decision, or with ``end_look``. A trace that is being read when the process
-        crashes becomes a suspect.
-        """
-        return await self._commits.submit(lambda db: look(db, trace_ids))
-
-    async def look_alone(self, trace_id: str) -> bool:
-        """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
-        return await self._commits.submit(lambda db: look_alone(db, trace_id))
-
-    async def end_look(self, trace_ids: Collection[str]) -> None:
-        """Note that traces were read. A suspicion stays until the decision about its trace."""
-        await self._commits.submit(lambda db: end_look(db, trace_ids))
-
     async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
         """Set a trace aside without reading it. Its queued answers end; return how many.
 
@@ -306,7 +265,7 @@ class Store(Reports):
         trace_id: str,
         *,
         jobs: Sequence[Job],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Decision],
         keep_spans: bool,
         now_ns: int,
         slices: int | None = None,
@@ -334,18 +293,13 @@ class Store(Reports):
             unread: What the trace holds if nothing in it was read: counted by its producer.
         """
 
-        asked: list[Rows] = []
-
-        def ask(db: Db) -> None:
-            late = [] if goes_on else [settle_trace(db, trace_id, slices=slices, now_ns=now_ns)]
-            asked[:] = [self._holds.ask(db, trace_id), *late]
-
         def work(db: Db) -> TraceDecided:
-            held, *late = asked
+            late = [] if goes_on else [settle_trace(db, trace_id, slices=slices, now_ns=now_ns)]
+            held = self._holds.ask(db, trace_id)
             # looked at together: a server's answers come at once
             changed = (
                 [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
-                [select_follow_up(db, job, now_ns=now_ns) for job in jobs],
+                [select_again(db, job, now_ns=now_ns) for job in jobs],
                 [self._queue(db, job, now_ns=now_ns) for job in jobs],
                 [rows for job in jobs for rows in revise(db, job, slices=slices, now_ns=now_ns)],
             )
@@ -355,29 +309,14 @@ class Store(Reports):
             note_on_answers(db, trace_id, feedback)
             if is_all:
                 note_unread(db, trace_id, unread)
-            clear_suspicion(db, trace_id)
+            db.execute("DELETE FROM suspect WHERE trace_id = ? AND poison = ''", (trace_id,))
             if held.fetchone():
                 self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
-        return await self._commits.submit(work, traces=(trace_id,), ask=ask)
-
-    async def take_jobs(
-        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
-    ) -> tuple[Job, ...]:
-        """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
-
-        No job is leased twice at once. Those that have been due longest, or were queued first, are taken;
-        they come in any order. A lease ends with the process. A job that was leased when a process crashed
-        is leased alone: while no other job is leased and no suspect trace is read.
-        """
-
-        def work(db: Db) -> tuple[Job, ...]:
-            return lease_jobs(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
-
-        return await self._commits.submit(work)
+        return await self._commits.submit(work, traces=(trace_id,))
 
     async def finish(
         self,
@@ -410,16 +349,10 @@ class Store(Reports):
             ValueError: the state is unknown.
         """
         ended = FinalOutcome.of(outcome)
-        asked: list[Rows] = []
-        known: list[Known] = []
-
-        def ask(db: Db) -> None:
-            asked[:] = ask_lease(db, job), self._holds.ask(db, job.trace_id)
-            known[:] = [index.ask(db, kept.summary)] if kept else []
 
         def work(db: Db) -> bool | None:
-            lease, held = asked
-            is_lost, has_moved = looked_up(db, lease)
+            held = self._holds.ask(db, job.trace_id)
+            is_lost, has_moved = look_up(db, job)
             is_held = held.fetchone() is not None
             if is_lost:
                 return None
@@ -436,7 +369,7 @@ class Store(Reports):
                 said_by = job.span_id if is_added else carrier
                 note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                keep_answer(db, job, kept, self._cipher, *known)
+                keep_answer(db, job, kept, self._cipher)
             if turn is not None:
                 add_turn(db, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
@@ -445,7 +378,7 @@ class Store(Reports):
                 self._holds.release_if_done(db, job.trace_id)
             return is_added
 
-        return await self._commits.submit(work, traces=(job.trace_id,), ask=ask)
+        return await self._commits.submit(work, traces=(job.trace_id,))
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
         """Give a leased job back for a retry; ``failed`` says whether the attempt counts.
@@ -454,14 +387,14 @@ class Store(Reports):
         """
 
         def work(db: Db) -> None:
-            postpone_job(db, job, due_ns=due_ns, reason=reason, failed=failed)
+            db.execute(
+                "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?,"
+                f" crashes = 0 WHERE {THIS} AND owner IN (0, ?)",
+                (due_ns, reason, int(failed), job.trace_id, job.span_id, db.writer),
+            )
             self._holds.release(db, job.trace_id)
 
         await self._commits.submit(work, traces=(job.trace_id,))
-
-    async def give_back(self, job: Job) -> None:
-        """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
-        await self._commits.submit(lambda db: give_back_job(db, job))
 
     async def is_alone(self) -> bool:
         """Say whether no other collector goes on with what this one leaves."""
@@ -520,17 +453,13 @@ class Store(Reports):
         statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
         await self._commits.submit(lambda db: db.executemany(statement, rows))
 
-    # Dead letters: each is noted once, by topic, partition and offset. The ledger counts them for good.
+    async def count_dead_letters(self, reasons: Sequence[str]) -> None:
+        """Count messages that cannot be used, by reason, for good."""
 
-    async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
-        """Note a dead letter; return False if it was noted before, because the message came again."""
-        return await self._commits.submit(
-            lambda db: note_dead_letter(db, letter, now_ns=now_ns), is_acknowledged=True
-        )
+        def work(db: Db) -> None:
+            db.executemany(_COUNT_DEAD_LETTER, [(db.writer, reason) for reason in reasons])
 
-    async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
-        """Return the dead letters that were noted last, the newest first, as far as they are kept."""
-        return await self._commits.submit(lambda db: latest_dead_letters(db, limit))
+        await self._commits.submit(work, is_acknowledged=True)
 
     # Maintenance.
 
@@ -557,12 +486,10 @@ class Store(Reports):
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
         if not keeps_content:
             await self._all_of(forget_content)
             await self._all_of(forget_questions)
         await self._all_of(lambda db: 0 if self._has_room(db, _ROOM_FOR_CONTENT) else forget_content(db))
-        await self._commits.submit(lambda db: forget_dead_letters(db, before_ns=ended_before_ns))
         await self._all_of(self._commits.shrink)
         return number
 
@@ -599,7 +526,7 @@ class Store(Reports):
             ),
         )
 
-    def _end_unqueued(self, db: Db, trace_id: str, ended: Outcome, *, now_ns: int) -> Rows:
+    def _end_unqueued(self, db: Db, trace_id: str, ended: Decision, *, now_ns: int) -> Rows:
         return db.execute(
             f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN},"
             " state, seen_ns, due_ns, ended_ns, outcome)"
@@ -608,7 +535,13 @@ class Store(Reports):
             " WHERE job.outcome = 'superseded'",
             (
                 *(trace_id, ended.span_id, self._accounts.of(db, ended.tenant), ended.tenant, ended.service),
-                *(*chosen(ended.sample), now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
+                *(
+                    *chosen(ended.sample),
+                    now_ns,
+                    now_ns,
+                    now_ns,
+                    str(FinalOutcome.of(ended.left_out or State.SAMPLED_OUT)),
+                ),
             ),
         )
 
@@ -644,6 +577,11 @@ def _end(
     )
 
 
+def _write_nothing_new(db: Db) -> None:
+    db.execute("INSERT INTO suspect (trace_id) VALUES ('')")
+    db.execute("DELETE FROM suspect WHERE trace_id = ''")
+
+
 def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
     trace = db.execute("SELECT slices, is_cut FROM trace WHERE trace_id = ?", (trace_id,)).fetchone()
     slices, is_cut = trace or (0, 0)
@@ -664,6 +602,19 @@ def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
     )
 
 
+_ADD_SLICE: Final = (
+    "INSERT INTO trace (trace_id, last_arrival_ns, slices, owner) VALUES (?, ?, 1, ?)"
+    " ON CONFLICT (trace_id) DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns,"
+    " slices = trace.slices + 1, owner = excluded.owner RETURNING slices"
+)
+_MARK_CUT: Final = (
+    "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, is_cut) VALUES (?, ?, ?, 1)"
+    " ON CONFLICT (trace_id) DO UPDATE SET is_cut = 1"
+)
+_COUNT_DEAD_LETTER: Final = (
+    "INSERT INTO dead_letter_sum (writer, reason, number) VALUES (?, ?, 1)"
+    " ON CONFLICT (writer, reason) DO UPDATE SET number = dead_letter_sum.number + excluded.number"
+)
 _UNFINISHED: Final = """
 SELECT (SELECT count(*) FROM job WHERE state = 'leased' OR state = 'queued' AND due_ns <= ?)
     + (SELECT count(*) FROM parcel WHERE rejected_ns IS NULL)"""
@@ -697,9 +648,9 @@ def forget_traces(db: Db, *, before_ns: int = _ALWAYS_NS) -> int:
         " ORDER BY settled_ns LIMIT ?",
         (before_ns, _TRACES_AT_ONCE),
     ).fetchall()
-    for (trace_id,) in found:
-        end_revisions(db, trace_id)
-    for table in ("slice", "trace", "suspect", "lingering"):
+    # later spans make no whole record
+    db.executemany("UPDATE job SET is_past = 1 WHERE trace_id = ?", found)
+    for table in ("slice", "trace", "suspect"):
         db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", found)
     forget_carriers(db, found)
     return len(found)

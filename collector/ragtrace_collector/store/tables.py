@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index_rows import INDEX_TABLES
 
-VERSION: Final = 18
+VERSION: Final = 19
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
@@ -117,29 +117,14 @@ CREATE TABLE sample_window (    -- counts of the last windows; adaptive rates ar
     writer INTEGER NOT NULL, period TEXT NOT NULL, start_ns INTEGER NOT NULL, tenant TEXT NOT NULL,
     seen INTEGER NOT NULL, demand REAL NOT NULL, floor REAL NOT NULL, kept INTEGER NOT NULL,
     PRIMARY KEY (writer, period, start_ns, tenant)) WITHOUT ROWID;
-CREATE TABLE low_answer (       -- whose neighbours are kept
-    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, keys TEXT NOT NULL,   -- digests
-    remaining INTEGER NOT NULL, until_ns INTEGER NOT NULL,
-    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-CREATE TABLE lingering (        -- answers that were sampled out, by what neighbours have in common
-    key TEXT NOT NULL, seen_ns INTEGER NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL,
-    PRIMARY KEY (key, seen_ns, trace_id, span_id)) WITHOUT ROWID;
-CREATE INDEX lingering_answer ON lingering (trace_id, span_id);
 CREATE TABLE anchor_run (       -- of the drift check
-    id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL,
-    is_past INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL);
 CREATE TABLE anchor_claim (     -- who makes the run that is due
     evaluator_version TEXT PRIMARY KEY, owner INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE judge_model (
     requested TEXT NOT NULL, answered TEXT NOT NULL, fingerprint TEXT NOT NULL,
     first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
     PRIMARY KEY (requested, answered, fingerprint)) WITHOUT ROWID;
-CREATE TABLE dead_letter (
-    id INTEGER PRIMARY KEY,
-    topic TEXT NOT NULL, partition_id INTEGER NOT NULL, message_offset INTEGER NOT NULL,
-    reason TEXT NOT NULL, bytes INTEGER NOT NULL, copied_to TEXT NOT NULL, noted_ns INTEGER NOT NULL,
-    UNIQUE (topic, partition_id, message_offset));
-CREATE INDEX dead_letter_noted ON dead_letter (noted_ns);
 CREATE TABLE unread (           -- producers of traces in which nothing was read; an account is never deleted
     id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, producer TEXT NOT NULL,
     attributes TEXT NOT NULL, mapping TEXT NOT NULL, UNIQUE (tenant, producer));
@@ -266,12 +251,6 @@ def triggers() -> Iterator[Trigger]:
         _parcels("waiting", "-1")
         + _parcels("unconfirmed")
         + _carrier("unconfirmed", "OLD.unconfirmed", "OLD"),
-    )
-    yield Trigger(
-        "dead_letter_counted",
-        "AFTER INSERT ON dead_letter",
-        "",
-        _count("dead_letter_sum", reason="NEW.reason"),
     )
     yield Trigger(
         "trace_read",

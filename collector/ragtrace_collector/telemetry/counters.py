@@ -71,10 +71,7 @@ class Counts(StrEnum):
     ANSWERS_SAMPLED_OUT = "answers_sampled_out", "answers that no rule chose"
     ANSWERS_FILTERED = "answers_filtered", "answers dropped by a rule"
     ANSWERS_SHED = "answers_shed", "answers skipped because they exceeded sample.limit"
-    ANSWERS_BROUGHT_BACK = (
-        "answers_brought_back",
-        "answers sampled out, and queued later because of feedback or a related low answer",
-    )
+    ANSWERS_BROUGHT_BACK = "answers_brought_back", "answers sampled out, and queued later because of feedback"
     ANSWERS_REVISED = "answers_revised", "answers queued a second time: late spans changed what was judged"
     ANSWERS_MOVED = (
         "answers_moved",

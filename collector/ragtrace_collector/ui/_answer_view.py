@@ -6,12 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from ragtrace import semconv
-from ragtrace.answers.carrier import is_carrier, is_held, summary_of
+from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import AnswerVersion, OpenedAnswer
 from ragtrace.answers.shown import (
     SKIP_MEANINGS,
@@ -33,15 +32,13 @@ from ragtrace.model import (
     MetricFailure,
     MetricOutcome,
     MetricResult,
-    Part,
-    RagRecord,
     Sample,
     VerdictCounts,
     VerdictLabel,
 )
 from ragtrace.reviews import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
-from ragtrace.traces.trace import Lineage, Span, StatusCode, Trace
+from ragtrace.traces.trace import Span
 from ragtrace_collector.ui.site import TraceLink
 
 _MOST_MARKED: Final = 4_000
@@ -214,164 +211,6 @@ def _score(outcome: MetricOutcome | None) -> float | None:
     return outcome.score if isinstance(outcome, MetricResult) else None
 
 
-MOST_SPANS: Final = 200
-WIDTH: Final = 1_000
-"""Units of the picture from the first start to the last end."""
-_DEEPEST: Final = 8
-_FEW: Final = 15
-_NARROWEST: Final = 4
-_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, semconv.REVIEW_PREFIX)
-
-
-class SpanRole(StrEnum):
-    """What a span is for this answer."""
-
-    ANSWER = "judged answer"
-    RETRIEVAL = "retrieval"
-    GENERATION = "generation"
-    EVALUATION = "evaluation"
-    FEEDBACK = "feedback"
-
-
-class TimelineSpan:
-    """A row of the waterfall."""
-
-    def __init__(self, span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> None:
-        """``depth`` is its levels below the root, 8 at most; the picture is ``whole_ns`` long."""
-        service = span.resource.attributes.get(semconv.SERVICE_NAME)
-        self.span, self.depth, self.role = span, depth, role
-        self.service = service if isinstance(service, str) else ""
-        self.since_start_ns = span.start_ns - start_ns
-        self.length_ns = max(span.end_ns - span.start_ns, 0)
-        self.is_error = _is_error(span)
-        self.is_outside = not 0 <= self.since_start_ns <= whole_ns
-        """It was written before or after the time of the picture: an evaluation can be a day later."""
-        self.x = min(max(WIDTH * self.since_start_ns // whole_ns, 0), WIDTH - _NARROWEST)
-        width = max(WIDTH * self.length_ns // whole_ns, _NARROWEST)
-        self.width = _NARROWEST if self.is_outside else min(width, WIDTH - self.x)
-
-    @property
-    def css(self) -> str:
-        """The class of its bar."""
-        return "error" if self.is_error else self.role.name.lower() if self.role else "other"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """A trace as people look at it."""
-
-    spans: tuple[TimelineSpan, ...]
-    first: tuple[TimelineSpan, ...]
-    """What to show without a click: all if there are few, else those with a role or an error."""
-    more: int
-    """Spans that are not shown."""
-    length_ns: int
-    errors: int
-
-
-def timeline_of(opened: OpenedAnswer) -> Timeline | None:
-    """Return the waterfall of the answer's trace; ``None`` without spans."""
-    trace = opened.trace
-    if trace is None or not trace.spans:
-        return None
-    roles = _roles(opened, trace)
-    start_ns, end_ns = _range(trace, roles)
-    shown = _most_telling(trace, roles, opened.key.span_id)
-    rows = tuple(
-        TimelineSpan(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
-        for span, depth in _in_order(trace)
-        if span.span_id in shown
-    )
-    telling = tuple(row for row in rows if row.role or row.is_error or row.depth == 0)
-    return Timeline(
-        spans=rows,
-        first=rows if len(rows) <= _FEW else telling[:_FEW],
-        more=len(trace.spans) - len(rows),
-        length_ns=end_ns - start_ns,
-        errors=sum(_is_error(span) for span in trace.spans),
-    )
-
-
-def _roles(opened: OpenedAnswer, trace: Trace) -> Mapping[str, SpanRole]:
-    feedback = {span.span_id for span in opened.feedback}
-    sources = _sources(opened.record)
-    return {
-        span.span_id: role
-        for span in trace.spans
-        if (role := _role(span, opened.key.span_id, feedback, sources)) is not None
-    }
-
-
-def _role(span: Span, answer_id: str, feedback: set[str], sources: Mapping[str, SpanRole]) -> SpanRole | None:
-    if span.span_id == answer_id:
-        return SpanRole.ANSWER
-    if is_carrier(span) and not is_held(span):
-        return SpanRole.EVALUATION
-    if span.span_id in feedback or any(key.startswith(_OF_PEOPLE) for key in span.attributes):
-        return SpanRole.FEEDBACK
-    return sources.get(span.span_id) or _by_kind(span)
-
-
-def _sources(record: RagRecord) -> Mapping[str, SpanRole]:
-    """Return the spans that the record was read from."""
-    roles = {Part.CONTEXT: SpanRole.RETRIEVAL, Part.ANSWER: SpanRole.GENERATION}
-    return {source.span_id: roles[source.part] for source in record.provenance if source.part in roles}
-
-
-_KINDS: Final[Mapping[tuple[str, object], SpanRole]] = {
-    (semconv.RAG_KIND, semconv.KIND_RETRIEVAL): SpanRole.RETRIEVAL,
-    (semconv.RAG_KIND, semconv.KIND_GENERATION): SpanRole.GENERATION,
-    (semconv.OI_KIND, semconv.OI_RETRIEVER): SpanRole.RETRIEVAL,
-    (semconv.OI_KIND, semconv.OI_LLM): SpanRole.GENERATION,
-    (semconv.OPERATION_NAME, semconv.OP_RETRIEVAL): SpanRole.RETRIEVAL,
-    **{(semconv.OPERATION_NAME, name): SpanRole.GENERATION for name in semconv.GENERATION_OPERATIONS},
-}
-
-
-def _by_kind(span: Span) -> SpanRole | None:
-    keys = (semconv.RAG_KIND, semconv.OI_KIND, semconv.OPERATION_NAME)
-    told = ((key, span.attributes.get(key)) for key in keys)
-    return next((_KINDS[pair] for pair in told if isinstance(pair[1], str) and pair in _KINDS), None)
-
-
-_LATE: Final = frozenset({SpanRole.EVALUATION, SpanRole.FEEDBACK})
-
-
-def _range(trace: Trace, roles: Mapping[str, SpanRole]) -> tuple[int, int]:
-    """Return start and end of the application's spans: a verdict of tomorrow must not squeeze them."""
-    own = [span for span in trace.spans if roles.get(span.span_id) not in _LATE] or trace.spans
-    return min(span.start_ns for span in own), max(span.end_ns for span in own)
-
-
-def _is_error(span: Span) -> bool:
-    return span.status_code is StatusCode.ERROR
-
-
-def _most_telling(trace: Trace, roles: Mapping[str, SpanRole], answer_id: str) -> set[str]:
-    """Return the spans to show: those with a role, the way up from the answer, errors, then the first."""
-    above = set(Lineage({span.span_id: span.parent_span_id for span in trace.spans}).line(answer_id))
-
-    def rank(span: Span) -> int:
-        important = (span.span_id in above, span.span_id in roles, _is_error(span))
-        return important.index(True) if any(important) else len(important)
-
-    return {span.span_id for span in sorted(trace.spans, key=rank)[:MOST_SPANS]}
-
-
-def _in_order(trace: Trace) -> Iterator[tuple[Span, int]]:
-    """Yield every span once, children below their parents, with its depth; spans of a cycle come last."""
-    children, seen = trace.children(), set[str]()
-    waiting = [(span, 0) for span in reversed(children.get(None, ()))]
-    while waiting:
-        span, depth = waiting.pop()
-        if span.span_id in seen:
-            continue
-        seen.add(span.span_id)
-        yield span, min(depth, _DEEPEST)
-        waiting.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
-    yield from ((span, 0) for span in trace.spans if span.span_id not in seen)
-
-
 MOST_CLAIMS: Final = 500
 MOST_CHUNKS: Final = 100
 """Chunks that no claim cites."""
@@ -488,7 +327,6 @@ class AnswerView:
         """Wrong ones first, else in the order of the answer."""
         self.of_reference = tuple(self.numbers[claim.number] for claim in shown.of_reference)
         self.criteria = tuple(self.numbers[claim.number] for claim in shown.criteria)
-        self.timeline = timeline_of(opened)
         self.workings = shown.workings
         self.sampling = sampling_sentence(version.judged.sample)
         self.versions = [VersionLine(at, each, version_summary(each)) for at, each in enumerate(in_order, 1)]

@@ -1,4 +1,4 @@
-"""The list of judged answers: filter, order, pages, words to look for, saved views, and exports."""
+"""The list of judged answers: filter, order, pages, words to look for, and exports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,9 +29,9 @@ from ragtrace.answers.port import (
 from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of, row_of
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label
-from ragtrace.reviews import LabelRow, RecordRows, ReviewFile, record_row
+from ragtrace.reviews import LabelRow, RecordRows, record_row
 from ragtrace.text import escaped_json, spreadsheet_line
-from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
+from ragtrace_collector.ui.security import open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import (
     FIELDS,
     ListQuery,
@@ -42,7 +41,6 @@ from ragtrace_collector.ui.site import (
     render,
     site_of,
     values_of,
-    viewer_of,
 )
 
 _COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
@@ -221,17 +219,13 @@ _PAGE: Final = 50
 _AT_ONCE: Final = 20
 _RECORDS: Final = "records"
 _MOST_RECORDS: Final = 1_000
-_MOST_NAME: Final = 80
-_MOST_FIELDS: Final = 100
 
 
 def answers_routes() -> list[Route]:
-    """Return the routes ``answers``, ``answers_export``, ``view_save`` and ``view_delete``."""
+    """Return the routes ``answers`` and ``answers_export``."""
     return [
         Route("/answers", show_answers, methods=["GET"], name="answers"),
         Route("/answers.{format}", export_answers, methods=["GET"], name="answers_export"),
-        Route("/views", save_view, methods=["POST"], name="view_save"),
-        Route("/views/delete", delete_view, methods=["POST"], name="view_delete"),
     ]
 
 
@@ -255,7 +249,6 @@ async def show_answers(request: Request) -> Response:
         found=page,
         search=search,
         choices=await _choices(site.index, TrafficScope(tenant=query.chosen.scope.tenant)),
-        views=await _views(request),
         reviewed=await _reviewed(request, page.answers),
         shown_metrics=_metrics_of(page.answers, query.chosen.metric),
     )
@@ -310,57 +303,12 @@ async def _records(request: Request, query: ListQuery) -> Response:
     )
 
 
-async def save_view(request: Request) -> Response:
-    """Keep a filter by a name."""
-    reviews, fields = _writable(request), await checked_form(request)
-    name, query = fields.get("name", "").strip(), _query_of(request, fields)
-    if not name or len(name) > _MOST_NAME:
-        raise InputError(f"give the view a name of at most {_MOST_NAME} characters")
-    if not query.problems:
-        await reviews.save_view(name, query.url(), tenant=viewer_of(request).tenant)
-    return _to_list(request, query)
-
-
-async def delete_view(request: Request) -> Response:
-    """Forget a saved filter."""
-    reviews, fields = _writable(request), await checked_form(request)
-    await reviews.delete_view(fields.get("name", ""), tenant=viewer_of(request).tenant)
-    return _to_list(request, _query_of(request, fields))
-
-
-def _writable(request: Request) -> ReviewFile:
-    """Return where views are kept.
-
-    Raises:
-        HTTPException: there is nowhere, or the viewer may not write.
-    """
-    reviews = site_of(request).reviews
-    if reviews is None:
-        raise HTTPException(404)
-    if not viewer_of(request).may_review:
-        raise HTTPException(403, "this token may not save views: add 'review' to its `may`")
-    return reviews
-
-
 def _to_list(request: Request, query: ListQuery) -> Response:
     return RedirectResponse(f"{request.url_for('answers').path}?{query.url()}", 303)
 
 
-def _query_of(request: Request, fields: Mapping[str, str]) -> ListQuery:
-    """Return the filter that a form carries along."""
-    try:
-        typed = dict(parse_qsl(fields.get("query", ""), max_num_fields=_MOST_FIELDS))
-    except ValueError:
-        raise InputError("this is not a filter of the list of answers") from None
-    return _scoped_query(request, typed)
-
-
 def _query(request: Request) -> ListQuery:
-    return _scoped_query(request, request.query_params)
-
-
-def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
-    query = read_query(typed, now_ns=site_of(request).clock.now_ns())
+    query = read_query(request.query_params, now_ns=site_of(request).clock.now_ns())
     chosen = replace(query.chosen, scope=scoped(request, query.chosen.scope))
     return replace(query, chosen=chosen)
 
@@ -404,11 +352,6 @@ async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequ
         "verdict": [label.value for label in VERDICTS],
         "sort": [sort.value for sort in SortBy],
     }
-
-
-async def _views(request: Request) -> Mapping[str, str]:
-    reviews = site_of(request).reviews
-    return await reviews.views(tenant=own_tenant(request, None)) if reviews else {}
 
 
 async def _reviewed(request: Request, answers: Sequence[AnswerSummary]) -> frozenset[AnswerKey]:

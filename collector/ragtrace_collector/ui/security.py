@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -192,7 +192,7 @@ class Gate:
             return None
         if authorization := request.headers.get("authorization"):
             return self._admit(request, authorization)
-        return await _to_login(request)
+        return _to_login(request)
 
     def _admit(self, request: Request, authorization: str) -> Response | None:
         """Let a program read with a token in the header; it has no session, so it writes nothing."""
@@ -253,19 +253,9 @@ async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
     return opened
 
 
-def login_page(
-    request: Request, back: str, problem: str = "", *, pending: str = "", status: int = 200
-) -> Response:
-    """Return the page that asks for a token; ``pending`` is a form to send after it, as a query string."""
-    return render(
-        request,
-        "login.html",
-        status_code=status,
-        page="login",
-        back=back,
-        problem=problem,
-        pending=pending,
-    )
+def login_page(request: Request, back: str, problem: str = "", *, status: int = 200) -> Response:
+    """Return the page that asks for a token."""
+    return render(request, "login.html", status_code=status, page="login", back=back, problem=problem)
 
 
 async def checked_form(request: Request) -> dict[str, str]:
@@ -274,12 +264,12 @@ async def checked_form(request: Request) -> dict[str, str]:
     Raises:
         HTTPException: 403 without the viewer's CSRF token, 413 if the form is too large.
     """
-    fields = await read_form(request, most_bytes=_MOST_FORM_BYTES)
+    fields = await read_form(request)
     check_csrf(request, fields.pop("csrf", ""))
     return fields
 
 
-async def read_form(request: Request, *, most_bytes: int) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a form, whoever sent it.
 
     Raises:
@@ -288,7 +278,7 @@ async def read_form(request: Request, *, most_bytes: int) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > most_bytes:
+        if len(body) > _MOST_FORM_BYTES:
             raise HTTPException(413)
     text = body.decode("utf-8", "replace")
     try:
@@ -322,16 +312,13 @@ def _path(request: Request) -> str:
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
 
 
-async def _to_login(request: Request) -> Response:
-    """Lead to the login, and back; the login keeps a form that was sent, so that nothing typed is lost."""
+def _to_login(request: Request) -> Response:
+    """Lead to the login, and back."""
     back = _path(request) + (f"?{request.url.query}" if request.url.query else "")
     if request.method not in _SAFE:
-        try:
-            fields = await read_form(request, most_bytes=_MOST_FORM_BYTES)
-        except HTTPException:
-            return error_page(request, 413)
-        fields.pop("csrf", None)
-        return login_page(request, back, "Your session has ended.", pending=urlencode(fields), status=401)
+        return error_page(
+            request, 401, "your session has ended: log in in another tab, then go back and send this again."
+        )
     return RedirectResponse(f"{request.scope.get('root_path', '')}/login?back={quote(back, safe='')}", 303)
 
 
@@ -352,10 +339,6 @@ class _Answering:
         await self._send(message)
 
 
-_MOST_BYTES: Final = 1 << 20
-"""With a form that waits to be sent."""
-
-
 def login_routes(access: UiAccess) -> list[Route]:
     """Return the routes ``login``, ``login_send`` and ``logout``."""
 
@@ -369,23 +352,22 @@ def login_routes(access: UiAccess) -> list[Route]:
         return login_page(request, back)
 
     async def send(request: Request) -> Response:
-        fields = await read_form(request, most_bytes=_MOST_BYTES)
-        back, pending = fields.get("back", "/"), fields.get("pending", "")
+        fields = await read_form(request)
+        back = fields.get("back", "/")
         if access.tokens.is_open:
             return RedirectResponse(_home(request), 303)
         client = request.client.host if request.client else ""
         if not access.sessions.may_try(client):
-            wait = "Too many attempts: wait a minute, then try again."
-            return login_page(request, back, wait, pending=pending, status=429)
+            return login_page(request, back, "Too many attempts: wait a minute, then try again.", status=429)
         try:
             sender = access.tokens.admit(f"Bearer {fields.get('token', '')}", "read")
         except RequestRefused as exc:
             access.sessions.note_failure(client)
-            return login_page(request, back, _said(exc), pending=pending, status=403)
+            return login_page(request, back, _said(exc), status=403)
         assert sender is not None
         access.sessions.end(request.cookies)
         session = access.sessions.begin(sender.grant)
-        response = _resumed(request, session, back, pending)
+        response = RedirectResponse(_local(request, back), 303)
         response.set_cookie(
             COOKIE,
             session.id,
@@ -409,15 +391,6 @@ def login_routes(access: UiAccess) -> list[Route]:
         Route("/login", send, methods=["POST"], name="login_send"),
         Route("/logout", leave, methods=["POST"], name="logout"),
     ]
-
-
-def _resumed(request: Request, session: Session, back: str, pending: str) -> Response:
-    """Go where the login was asked for; a form that was being sent is shown, to be sent with a click."""
-    if not pending:
-        return RedirectResponse(_local(request, back), 303)
-    request.state.viewer = session.viewer
-    fields = parse_qsl(pending, keep_blank_values=True)
-    return render(request, "resume.html", page="login", action=_local(request, back), fields=fields)
 
 
 def _said(exc: RequestRefused) -> str:

@@ -24,11 +24,10 @@ from opentelemetry.trace import TracerProvider
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded, hint, log
 from ragtrace.capture._recording import Recording
-from ragtrace.capture._wrapping import Argument, Arguments, traced
+from ragtrace.capture._wrapping import Arguments, traced
 from ragtrace.capture.calls import ChunksOf, RetrievalCall, retrieval
 from ragtrace.capture.instrumentation import note
 from ragtrace.capture.tracers import follow_agents, follow_runs, in_retriever, leave_runs
-from ragtrace.model import Chunk
 
 
 class InstrumentorKind(StrEnum):
@@ -579,7 +578,7 @@ def _in_retrieval() -> bool:
     )
 
 
-def _retrieval(query: object, source: object, top_k: object, chunks: ChunksOf) -> RetrievalCall:
+def _retrieval(query: object, source: object, top_k: object, chunks: ChunksOf | None = None) -> RetrievalCall:
     return retrieval(
         query if isinstance(query, str) else None,
         data_source=source if isinstance(source, str) else None,
@@ -589,42 +588,15 @@ def _retrieval(query: object, source: object, top_k: object, chunks: ChunksOf) -
 
 
 def _argument(given: Arguments, name: str, position: int | None = None) -> Any:
-    return Argument(name, position).value(given)
+    if position is not None and name not in given.kwargs and position < len(given.args):
+        return given.args[position]
+    return given.kwargs.get(name)
 
 
 def _chroma_query(collection: Any, given: Arguments) -> RetrievalCall:
     texts = _argument(given, "query_texts", 2)
     query = texts if isinstance(texts, str) else "\n".join(texts or ()) or None
-    return _retrieval(query, collection.name, _argument(given, "n_results", 6) or 10, _chroma_chunks)
-
-
-def _chroma_chunks(result: Any) -> list[Chunk]:
-    """Read one list per query; a chunk in several of them becomes one chunk."""
-    chunks: dict[str, Chunk] = {}
-    for query, ids in enumerate(result["ids"]):
-        texts, distances, metadatas = (
-            _row(result, key, query) for key in ("documents", "distances", "metadatas")
-        )
-        for rank, identity in enumerate(ids):
-            chunks.setdefault(
-                identity,
-                Chunk(
-                    id=identity,
-                    text=_at(texts, rank),
-                    score=_at(distances, rank),
-                    score_kind="distance",
-                    metadata=_at(metadatas, rank) or {},
-                ),
-            )
-    return list(chunks.values())
-
-
-def _row(result: Mapping[str, Any], key: str, query: int) -> Sequence[Any]:
-    return _at(result.get(key) or (), query) or ()
-
-
-def _at(values: Sequence[Any], index: int) -> Any:
-    return values[index] if index < len(values) else None
+    return _retrieval(query, collection.name, _argument(given, "n_results", 6) or 10)
 
 
 def _qdrant_query(_client: object, given: Arguments) -> RetrievalCall:
@@ -634,15 +606,8 @@ def _qdrant_query(_client: object, given: Arguments) -> RetrievalCall:
         getattr(asked, "text", None),
         _argument(given, "collection_name", 1),
         _argument(given, "limit") or 10,
-        _qdrant_chunks,
+        lambda result: list(_qdrant_points(result)),
     )
-
-
-def _qdrant_chunks(result: object) -> list[Chunk]:
-    return [
-        _chunk(point.id, point.payload or {}, score=getattr(point, "score", None))
-        for point in _qdrant_points(result)
-    ]
 
 
 def _qdrant_points(result: Any) -> Iterator[Any]:
@@ -663,43 +628,4 @@ def _weaviate_query(queries: Any, given: Arguments) -> RetrievalCall:
     text = (
         query if isinstance(query, str) or not isinstance(query, Collection) else "\n".join(map(str, query))
     )
-    return _retrieval(text, getattr(queries, "_name", None), _argument(given, "limit"), _weaviate_chunks)
-
-
-def _weaviate_chunks(result: Any) -> list[Chunk]:
-    chunks = []
-    for found in result.objects:
-        distance, score, certainty = (
-            getattr(found.metadata, name, None) for name in ("distance", "score", "certainty")
-        )
-        score = certainty if score is None else score
-        if distance is not None and not score:  # a score that was not requested may be 0
-            chunks.append(_chunk(found.uuid, found.properties, score=distance, score_kind="distance"))
-        else:
-            chunks.append(_chunk(found.uuid, found.properties, score=score))
-    return chunks
-
-
-TEXT_KEYS = ("text", "content", "page_content", "document", "chunk", "body")
-"""Field names of a chunk's text, in this order; else the longest string is the text."""
-
-
-def _chunk(
-    identity: object, stored: Mapping[str, Any], *, score: float | None, score_kind: str = "similarity"
-) -> Chunk:
-    key = next((key for key in TEXT_KEYS if isinstance(stored.get(key), str)), None)
-    if key is None:
-        key = _longest(stored.items())
-    rest = {name: value for name, value in stored.items() if name != key}
-    return Chunk(
-        id=str(identity),
-        text=None if key is None else stored[key],
-        score=score,
-        score_kind=score_kind,
-        metadata=rest,
-    )
-
-
-def _longest(fields: Iterable[tuple[str, object]]) -> str | None:
-    texts = [(len(value), key) for key, value in fields if isinstance(value, str)]
-    return max(texts, default=(0, None))[1]
+    return _retrieval(text, getattr(queries, "_name", None), _argument(given, "limit"))

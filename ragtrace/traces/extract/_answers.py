@@ -568,7 +568,7 @@ def _why(part: Part, spans: Sequence[Span]) -> tuple[SkipReason, str]:
     if any(isinstance(each, tuple) and part in each for each in marks):
         return SkipReason.REDACTED, ": the redaction hook removed it"
     if any(span.attributes.get(semconv.RAG_CAPTURE) is False for span in spans):
-        how = "turn it on with `ragtrace.instrument(capture_content=True)`"
+        how = 'turn it on with `ragtrace.instrument(content="on")`'
         return SkipReason.NO_CONTENT, f": content capture is off; {how}"
     dropped = sum(span.dropped_attributes_count for span in spans)
     reason = SkipReason.INCOMPLETE if dropped else SkipReason.NO_CONTENT
@@ -583,7 +583,7 @@ def _why(part: Part, spans: Sequence[Span]) -> tuple[SkipReason, str]:
 
 _GENAI: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"
 _BY_SCOPE: Final = (
-    (semconv.SCOPE_CAPTURE, "`ragtrace.instrument(capture_content=True)`"),
+    (semconv.SCOPE_CAPTURE, '`ragtrace.instrument(content="on")`'),
     ("openinference.", "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"),
     ("langfuse", "set LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true"),
     ("langsmith", "unset LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS"),

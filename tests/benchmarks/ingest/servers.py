@@ -1,4 +1,4 @@
-"""Who is measured: bare receivers, this collector in its modes, a stock OpenTelemetry Collector, Phoenix."""
+"""Who is measured: bare receivers, this collector in its modes, a stock OpenTelemetry Collector, Jaeger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 from tests.acceptance.collector_process import collector_process
 from tests.backends.binary import BACKENDS
 from tests.backends.jaeger_server import running_jaeger
-from tests.backends.phoenix_server import running_phoenix
 from tests.backends.process import free_ports, is_listening, running
 from tests.benchmarks.measured import Server
 
@@ -168,12 +167,3 @@ def _otelcol_config(
             "pipelines": {"traces": pipeline},
         },
     }
-
-
-@contextmanager
-def phoenix(python: str, *, share: float) -> Iterator[Server]:
-    """Run Phoenix's server with SQLite, from an environment that has ``arize-phoenix``."""
-    with tempfile.TemporaryDirectory() as folder:
-        phoenix = running_phoenix([python, "-m", "phoenix.server.main"], Path(folder))
-        with phoenix as found:
-            yield Server(name="Phoenix", pid=found.pid, protocol="grpc", port=found.grpc, share=share)

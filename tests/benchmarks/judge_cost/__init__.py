@@ -1,1 +1,1 @@
-"""What judging a record costs, beside ragas and deepeval: calls, depth, tokens and client CPU."""
+"""The record that benchmarks judge, and a server that answers about it."""

@@ -1,4 +1,4 @@
-"""What the stub says to ragtrace's own steps: the same judgment that the peers get, in numbers for texts."""
+"""What the stub says to a judge step."""
 
 from __future__ import annotations
 

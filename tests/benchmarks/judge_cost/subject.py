@@ -1,11 +1,6 @@
-"""The record that everybody judges, and what a talkative but sane model would say about it.
-
-Plain Python without imports of ragtrace: the peers' interpreter reads it too.
-"""
+"""The record that everybody judges, and what a talkative but sane model would say about it."""
 
 from __future__ import annotations
-
-import json
 
 QUESTION = (
     "How long do I have to return a pair of shoes that I bought in the online shop, and what will it cost me?"
@@ -36,13 +31,6 @@ QUOTES = (
     "the postage of 4.95 euros is at your expense",
     "we pay the purchase price back by the means of payment that you used",
     "within five working days of its arrival in the warehouse",
-)
-
-REFERENCE = (
-    "Online purchases of shoes can be returned within 30 days of delivery if they are unworn and "
-    "in the original box. With the label from the customer account the return is free, without it "
-    "the postage is 4.95 euros. The price is refunded to the means of payment within five working "
-    "days of the parcel's arrival."
 )
 
 CHUNKS = (
@@ -129,42 +117,3 @@ CHUNKS = (
 
 SUPPORTING_CHUNK = (1, 2, 3, 3, 4, 4)
 """The number of the chunk that supports each claim."""
-REASON = (
-    "The passage on this point says the same in other words, with the same number and the same condition."
-)
-
-
-def ragas_reply(step: str) -> str:
-    match step:
-        case "statements":
-            reply: object = {"statements": list(CLAIMS)}
-        case "verdicts":
-            reply = {"statements": [{"statement": c, "reason": REASON, "verdict": 1} for c in CLAIMS]}
-        case "question":
-            reply = {"question": QUESTION, "noncommittal": 0}
-        case "relevance":
-            reply = {"reason": REASON, "verdict": 1}
-        case "rating":
-            reply = {"rating": 2}
-        case "recall":
-            rows = [{"statement": s, "reason": REASON, "attributed": 1} for s in REFERENCE.split(". ")]
-            reply = {"classifications": rows}
-        case _:
-            raise AssertionError(step)
-    return json.dumps(reply)
-
-
-def deepeval_reply(form: str) -> str:
-    """Return what a model would reply to a prompt of deepeval, by the name of the form it asks for."""
-    yes = {"verdict": "yes", "reason": REASON}
-    if form.endswith("Reason"):
-        return json.dumps({"reason": f"The score is high because all of it holds. {REASON} {REASON}"})
-    if form == "Truths":
-        return json.dumps({"truths": [*CLAIMS, *QUOTES]})
-    if form == "Claims":
-        return json.dumps({"claims": list(CLAIMS)})
-    if form == "Statements":
-        return json.dumps({"statements": list(CLAIMS)})
-    if form == "ContextualRelevancyVerdicts":
-        return json.dumps({"verdicts": [{"statement": s, **yes} for s in QUOTES]})
-    return json.dumps({"verdicts": [yes] * len(CHUNKS)})

@@ -25,7 +25,6 @@ from ragtrace.metrics import metric_named
 from ragtrace.pipeline import Evaluator
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import encode_json
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement
 from tests.rag_spans import rag_trace
 
@@ -49,7 +48,7 @@ class Nowhere:
         """Do nothing."""
 
 
-def measure(_: Peers) -> list[Measurement]:
+def measure() -> list[Measurement]:
     """Measure back-fill of a file, of which it judges two in a hundred."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "traces.jsonl"

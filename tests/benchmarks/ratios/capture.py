@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 
 PACKAGE: Final = "tests.benchmarks.capture_cost"
@@ -27,30 +26,13 @@ WARM_UP: Final = 3
 ROUNDS: Final = 40
 CALLS: Final = 40
 OURS: Final = ("ragtrace", "ragtrace, sampled out", "ragtrace, not instrumented")
-PEERS: Final = {
-    "Langfuse": "langfuse",
-    "Logfire": "logfire",
-    "MLflow": "mlflow-tracing",
-    "OpenInference": "openinference-instrumentation",
-    "OpenLLMetry (Traceloop SDK)": "traceloop-sdk",
-}
 QUANTITIES: Final = {"wall": "time of the caller", "process": "CPU"}
 
 
-def measure(peers: Peers) -> list[Measurement]:
-    """Measure ragtrace in this environment, and each peer in its own, beside the bare SDK there."""
-    found = _beside_the_sdk(OURS, None, {})
-    for name, package in PEERS.items():
-        if package in peers.python:
-            found += _beside_the_sdk((name,), peers.python[package], {package: peers.version[package]})
-    return found
-
-
-def _beside_the_sdk(
-    names: tuple[str, ...], python: str | None, versions: dict[str, str]
-) -> list[Measurement]:
+def measure() -> list[Measurement]:
+    """Measure ragtrace beside the bare SDK."""
     with ExitStack() as stack:
-        bare, *contenders = _started(stack, [BARE, *names], python or sys.executable)
+        bare, *contenders = _started(stack, [BARE, *OURS])
         _interleave([bare, *contenders])
     return [
         Measurement(
@@ -60,17 +42,17 @@ def _beside_the_sdk(
                 one[quantity] / other[quantity]
                 for one, other in zip(contender.rounds, bare.rounds, strict=True)
             ),
-            versions={**versions_of(["opentelemetry-sdk"]), **versions},
+            versions=versions_of(["opentelemetry-sdk"]),
         )
         for contender in contenders
         for quantity, shown in QUANTITIES.items()
     ]
 
 
-def _started(stack: ExitStack, names: Sequence[str], python: str) -> list[Contender]:
+def _started(stack: ExitStack, names: Sequence[str]) -> list[Contender]:
     """Start a sink and the contenders, which are ready."""
     port = stack.enter_context(contending("sink", [sys.executable, "-m", "tests.backends.answering"])).heard()
-    command = [python, "-m", f"{PACKAGE}.worker"]
+    command = [sys.executable, "-m", f"{PACKAGE}.worker"]
     contenders = [
         stack.enter_context(
             contending(

@@ -1,7 +1,7 @@
 """The collector under a load of answers, with a stub as its judge and a receiver that notes when scores come.
 
-The stub, in another process, answers as a sane model would, at once or after a latency. Answers of the size
-that `judge_cost` measures (five chunks, six claims) come in by OTLP/gRPC and are judged for faithfulness.
+The stub, in another process, answers as a sane model would, at once or after a latency. Answers of
+`judge_cost.subject` (five chunks, six claims) come in by OTLP/gRPC and are judged for faithfulness.
 *CPU an evaluation* is the processor time of the whole collector: OTLP in, store, extraction, requests to the
 judge, checks of its replies, carrier, delivery.
 """
@@ -49,7 +49,6 @@ from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 from tests.rag_spans import rag_trace
 
@@ -284,7 +283,7 @@ LOAD: Final = 0.5
 CALLS: Final = 2
 
 
-def pipeline(_: Peers) -> list[Measurement]:
+def pipeline() -> list[Measurement]:
     """Measure an evaluation of the whole collector, and of the library alone, beside its requests alone."""
     with ExitStack() as stack:
         stub, scores = stack.enter_context(running_stub()), stack.enter_context(Scores.receiving())
@@ -308,7 +307,7 @@ def pipeline(_: Peers) -> list[Measurement]:
     ]
 
 
-def visible(_: Peers) -> list[Measurement]:
+def visible() -> list[Measurement]:
     """Measure how soon a score is on the trace: from the acknowledged spans to the score at the back end.
 
     The collector first judges as fast as it can; then answers come at half that rate. The judge's two
@@ -336,7 +335,7 @@ def visible(_: Peers) -> list[Measurement]:
     ]
 
 
-def traffic(_: Peers) -> list[Measurement]:
+def traffic() -> list[Measurement]:
     """Measure what a thousand judged answers leave behind: bytes in the store, and memory that grows."""
     disk, memory = [], []
     with ExitStack() as stack:

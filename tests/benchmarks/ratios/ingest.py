@@ -32,13 +32,11 @@ from tests.benchmarks.ingest.servers import (
     otelcol,
     otelcol_modes,
     otelcol_version,
-    phoenix,
     ragtrace,
     ragtrace_modes,
 )
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -49,31 +47,29 @@ SPANS: Final = 100
 """In a request."""
 SPANS_A_TRACE: Final = 10
 EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-PHOENIX_SHARE: Final = 0.1
 TAIL: Final = "otelcol, tail_sampling 10 %"
 RIVALS: Final = {
     "ragtrace, 0 % kept": (TAIL,),
     "ragtrace, 10 % kept": (TAIL, f"{TAIL}, stores and forwards"),
-    "ragtrace, 100 % kept": ("Jaeger", "Phoenix"),
+    "ragtrace, 100 % kept": ("Jaeger",),
     "ragtrace, 0 % kept, forwards": ("otelcol, forwards", "otelcol, stores and forwards"),
 }
-PHOENIX: Final = "arize-phoenix"
 PACKAGES: Final = {"grpc": "grpcio", "http": "uvicorn"}
 
 
-def measure(peers: Peers) -> list[Measurement]:
-    """Measure the collector, and beside it an OpenTelemetry Collector if it was built, and Phoenix."""
+def measure() -> list[Measurement]:
+    """Measure the collector, and beside it an OpenTelemetry Collector and Jaeger, if they were built."""
     with ExitStack() as stack:
-        servers = _started(stack, peers.python.get(PHOENIX))
+        servers = _started(stack)
         found = _driven(servers)
     measured = {(server.name, server.protocol): found[n] for n, server in enumerate(servers)}
     beside_bare = [
-        _ratio(measured, name, "bare", protocol, _versions_of(name, peers))
+        _ratio(measured, name, "bare", protocol, _versions_of(name))
         for name, protocol in measured
         if name != "bare"
     ]
     beside_rivals = [
-        _ratio(measured, name, rival, protocol, _versions_of(rival, peers))
+        _ratio(measured, name, rival, protocol, _versions_of(rival))
         for name, protocol in measured
         for rival in RIVALS.get(name, ())
         if (rival, protocol) in measured
@@ -81,7 +77,7 @@ def measure(peers: Peers) -> list[Measurement]:
     return beside_bare + beside_rivals
 
 
-def _started(stack: ExitStack, phoenix_python: str | None) -> list[Server]:
+def _started(stack: ExitStack) -> list[Server]:
     bares = [stack.enter_context(bare(protocol)) for protocol in ("grpc", "http")]
     sink = stack.enter_context(bare("grpc"))
     servers = list(bares)
@@ -92,8 +88,6 @@ def _started(stack: ExitStack, phoenix_python: str | None) -> list[Server]:
             servers += stack.enter_context(otelcol(binary, name, *otelcol_mode))
     if (binary := binary_of("jaeger")).exists():
         servers += stack.enter_context(jaeger(binary))
-    if phoenix_python:
-        servers.append(stack.enter_context(phoenix(phoenix_python, share=PHOENIX_SHARE)))
     return servers
 
 
@@ -104,16 +98,13 @@ def _driven(servers: Sequence[Server]) -> dict[int, list[float]]:
         # the first round warms up, by a tenth of the load
         most = REQUESTS if number else REQUESTS // 10
         for position in random.sample(range(len(servers)), len(servers)):
-            requests = new_requests(max(1, int(most * servers[position].share)))
-            measured = asyncio.run(drive(servers[position], requests))
+            measured = asyncio.run(drive(servers[position], new_requests(most)))
             if number:
                 found[position].append(measured)
     return found
 
 
-def _versions_of(server: str, peers: Peers) -> Mapping[str, str]:
-    if server == "Phoenix":
-        return {PHOENIX: peers.version[PHOENIX]}
+def _versions_of(server: str) -> Mapping[str, str]:
     return {"otelcol": otelcol_version()} if server.startswith("otelcol") else {}
 
 

@@ -20,10 +20,9 @@ from typing import Any, Final, TypeAlias
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
+from ragtrace.judge import CacheFile, cached, open_judge
 from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]
@@ -75,7 +74,7 @@ AT_ONCE: Final = 64
 WHAT: Final = {"judge": "a judge's call, CPU", "cached": "a judge's call from the cache, CPU"}
 
 
-def measure(_: Peers) -> list[Measurement]:
+def measure() -> list[Measurement]:
     with running_stub() as url:
         rounds = [asyncio.run(_one_round(url)) for _ in range(ROUNDS)]
     return [
@@ -110,7 +109,7 @@ async def _one_round(url: str) -> dict[str, float]:
     judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=AT_ONCE)
     sdk = AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient())
     with tempfile.TemporaryDirectory() as folder:
-        remembering = cached(judge, CacheFile(CacheSettings(path=Path(folder) / "judge.db")))
+        remembering = cached(judge, CacheFile(Path(folder) / "judge.db"))
         await remembering.ask(_request(0))
         calls: dict[str, Call] = {
             "judge": lambda number: judge.ask(_request(number)),

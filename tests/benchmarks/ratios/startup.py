@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragtrace.cli.app import COMMANDS
-from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import Measurement, versions_of
 
 ROUNDS: Final = 7
@@ -33,7 +32,7 @@ provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 ALTERNATIVES: Final = {CLICK: ("import click", ()), BARE: ("pass", ()), SDK: (SDK_CODE, ())}
 
 
-def measure(_: Peers) -> list[Measurement]:
+def measure() -> list[Measurement]:
     """Measure every command and the door of the library, each beside the least that could do it."""
     cases = _cases()
     programs = {**ALTERNATIVES, **{what: program for what, (program, _) in cases.items()}}

@@ -84,7 +84,7 @@ def test_a_second_instrument_changes_nothing(
     caplog.clear()  # the first may hint at a library that another test imported
     assert ragtrace.instrument(endpoint=grpc_receiver.endpoint)
     assert caplog.records == []
-    assert ragtrace.instrument(endpoint=grpc_receiver.endpoint, capture_content=False)
+    assert ragtrace.instrument(endpoint=grpc_receiver.endpoint, content="off")
     assert "already instrumented" in caplog.text
     call_once()
     ragtrace.uninstrument()

@@ -156,7 +156,7 @@ with ragtrace.rag(question="after all of it"): pass
 
 def test_without_content_no_library_records_a_word(run: Run) -> None:
     spans = run(f"""
-ragtrace.instrument(capture_content=False)
+ragtrace.instrument(content="off")
 import chroma_app, langchain_app, llamaindex_app, haystack_app, pydantic_ai_app, anthropic_app
 for app in (chroma_app, langchain_app, llamaindex_app, haystack_app, pydantic_ai_app, anthropic_app):
     app.ask({QUESTION!r})

@@ -141,18 +141,6 @@ def test_live_traffic_and_back_fill_say_the_same_of_a_session(tmp_path: Path) ->
     assert (report["sessions"], report["sessions_open"]) == ({"fail": 1}, 0)
 
 
-def test_people_read_what_became_of_sessions(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.backfilled(*TOLD[:1])
-    source = ("--from", f"otlp-file:{tmp_path / 'traces.jsonl'}", "--to", f"otlp-file:{tmp_path / 'again'}")
-    shown = run("backfill", *source, "--config", str(place.config), "--yes")
-    assert "sessions 1 judged (pass 1)" in shown.stdout
-    without = run(
-        "backfill", *source, "--config", str(place.config), "--yes", "--set", "sessions.enabled=false"
-    )
-    assert "sessions" not in without.stdout
-
-
 def test_a_second_run_and_a_collectors_span_are_not_judged_again(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.backfilled(*TOLD)

@@ -118,35 +118,23 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     }
 
 
-def test_end_to_end_a_claim_that_the_judge_never_makes_is_missed(tmp_path: Path) -> None:
-    right, wrong, reworded = (
-        "Orders can be returned within 14 days.",
-        "The shop is in Bonn.",
-        "It is in Bonn.",
-    )
+def test_end_to_end_an_answer_passes_by_the_claims_that_the_judge_makes(tmp_path: Path) -> None:
+    right, wrong = "Orders can be returned within 14 days.", "The shop is in Bonn."
     rules = {"claims": {wrong: "contradicted"}, "answers": {"14 days. The shop": {"claims": [right]}}}
     (tmp_path / "script.json").write_text(json.dumps(rules))
     made = [
         {
             "contexts": [f"{CHUNK} Row {at}."],
             "answer": " ".join((right, wrong) if at else (wrong, right)),
-            "claims": [
-                {"text": right, "label": "supported"},
-                {"text": wrong, "label": "contradicted"},
-                {"text": reworded, "label": "contradicted"},
-            ],
+            "claims": [{"text": right, "label": "supported"}, {"text": wrong, "label": "contradicted"}],
         }
         for at in range(4)
     ]
     data = write(tmp_path / "end.jsonl", made)
     judge = f"scripted:{tmp_path / 'script.json'}"
     [found, *_] = as_json(data, "--judge", judge, "--end-to-end")["groups"][0]["candidates"]
-    claims = found["end_to_end_claims"]
-    assert claims["confusion"] == {
-        "contradicted": {"not extracted": 3, "unsupported": 1},
-        "supported": {"supported": 4},
-    }
-    assert (claims["recall"]["value"], claims["recall_of_decided"]["value"]) == (1 / 4, 1)
+    assert found["answers"]["recall"]["value"] == 1
+    assert found["end_to_end"]["recall"]["value"] == 1 / 4  # it makes the wrong claim of one answer
     shown = calibrate(data, "--judge", judge, "--end-to-end").stdout.partition("end to end")[2]
     assert "found 1 of 4 unsupported: recall 0.25" in shown
 
@@ -172,13 +160,11 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
     assert saved.measured_on.claims == 24
 
 
-def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
+def test_the_page_holds_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
     assert calibrate(data, "--judge", scripted, "--out", str(page)).exit_code == 0
     written = page.read_text("utf-8")
-    picture = written[written.index("<svg") : written.index("</svg>")]
-    assert "lexical:lexical-v4" in picture
-    assert picture.count("<circle") == 3  # the judge, the lexical one and the floor
+    assert "lexical:lexical-v4" in written
     assert not re.search(r"https?://", written)
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
 
@@ -238,8 +224,6 @@ NOWHERE = "nowhere/file"
         (NO_CONTEXTS, [], "left out: answers without contexts (1)"),
         (rows(12), ["--limit", "1", "--seed", "3"], "draw more with --limit"),
         (rows(12), ["--save", NOWHERE], "cannot be written"),
-        (rows(12), ["--out", NOWHERE], "cannot be written"),
-        (rows(12), ["--with-examples"], "--with-examples needs --out"),
         (rows(12), ["--group-by", "topic"], "no row of"),
     ],
     ids=lambda value: str(value)[:40],
@@ -257,15 +241,6 @@ async def test_what_a_run_needs_is_checked_before_the_first_call(
         result = await asyncio.to_thread(calibrate, data, *asked, *at)
     assert (result.exit_code, result.stdout, endpoint.prompts) == (2, "", [])
     assert said in " ".join(result.stderr.split())
-
-
-def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data: str, scripted: str) -> None:
-    path = Path(data)
-    path.write_text(path.read_text() + '{"contexts": 5, "claims": []}\n')
-    result = calibrate(data, "--judge", scripted)
-    assert result.stdout.startswith("labeled.jsonl: 12 of 12 answers")
-    assert "line 13: field `contexts`: must be a string, or a list of strings" in result.stderr
-    assert result.exit_code == 2
 
 
 def test_ctrl_c_keeps_what_was_measured(data: str) -> None:

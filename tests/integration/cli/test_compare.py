@@ -42,18 +42,17 @@ def records(number: int, *, wrong: Callable[[int], bool], version: str = "v1") -
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[..., Path]:
-    """Judge records, and return the file of the report; its neighbors are the lines and the transcripts."""
+    """Judge records, and return the file of the report; its neighbor is the transcripts."""
 
     def judged(name: str, rows: Rows, *options: str) -> Path:
         (tmp_path / "script.json").write_text('{"answers": {}}')
         source, out = tmp_path / f"{name}.records.jsonl", tmp_path / f"{name}.jsonl"
         source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         result = run(
-            *("evaluate", str(source), "--judge", f"scripted:{tmp_path / 'script.json'}", "--json"),
+            *("evaluate", str(source), "--judge", f"scripted:{tmp_path / 'script.json'}"),
             *("--out", str(out), "--transcripts", str(out.with_suffix(".db")), *options),
         )
         assert result.exit_code == 0, result.stderr
-        out.with_suffix(".lines").write_text(result.stdout)
         return out
 
     return judged
@@ -76,7 +75,7 @@ def as_json(*args: object, exit_code: int = 0) -> dict[str, Any]:
 
 
 def test_answers_that_changed_are_what_is_compared(better: tuple[Path, Path]) -> None:
-    for kind in (".jsonl", ".lines", ".db"):
+    for kind in (".jsonl", ".db"):
         found = as_json(*(path.with_suffix(kind) for path in better))
         (metric,) = found["metrics"]
         mean = metric["mean"]
@@ -91,13 +90,13 @@ def test_answers_that_changed_are_what_is_compared(better: tuple[Path, Path]) ->
 def test_people_see_it_in_80_columns(better: tuple[Path, Path]) -> None:
     told = run("compare", *map(str, better))
     assert told.exit_code == 0
-    lines = told.stdout.splitlines()
-    assert max(len(line) for line in lines if "/" not in line) <= 80
-    assert "12 pairs (12 by record id)" in lines
-    assert any(line.startswith("  mean score           0.833   1.000   +0.167   +0.") for line in lines)
-    assert "  pairs that turn: 12 to pass, 0 to fail (McNemar p = 0.00049)" in lines
-    assert "    What are the rules of shop 0?" in lines
-    assert f"      contradicted | –: {WRONG}" in lines  # noqa: RUF001 -- an en dash
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    words = " ".join(told.stdout.split())
+    assert "12 pairs (12 by record id)" in words
+    assert "0.833 1.000 +0.167" in words
+    assert "pairs that turn: 12 to pass, 0 to fail (McNemar p = 0.00049)" in words
+    assert "What are the rules of shop 0?" in words
+    assert f"contradicted | –: {WRONG}" in words  # noqa: RUF001 -- an en dash
 
 
 def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callable[..., Path]) -> None:
@@ -107,13 +106,10 @@ def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callab
         return {**found, "id": f"{version}-{number}", "question": case(f"is “Shop {number}” open{mark}")}
 
     rows = [row(number, version) for number in range(5) for version in ("v1", "v2")]
-    rows.append({**rows[-1], "id": "near", "question": "is shop 4 really open today or not"})
-    rows.append({**rows[0], "id": "other", "question": "is shop 4 really open today or not, Sir"})
     both = judge("both", iter(rows))
     found = as_json("v1", "v2", "--by", "prompt_version", "--from", both)
     assert found["pairs"] == {"by_id": 0, "by_question": 5, "same_texts": 0}
     assert found["metrics"][0]["to_pass"] == 5
-    assert any("1 questions of A are nearly those of B" in notice for notice in found["notices"])
     missing = run("compare", "v1", "v9", "--by", "prompt_version", "--from", str(both))
     assert missing.exit_code == 2
     assert "no answer with the prompt version 'v9'; it has v1, v2" in " ".join(missing.stderr.split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -10,12 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -24,6 +21,7 @@ from tests.backends.process import free_ports
 from tests.integration.cli.program import COMMAND, json_lines, run
 from tests.integration.cli.test_evaluate import a_card
 from tests.planted import answered
+from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -57,28 +55,16 @@ def test_versions_and_the_lexical_judge_are_fine_and_it_is_called_a_heuristic(en
     assert "heuristic" in found["judge"]["found"]
 
 
-@pytest.mark.parametrize(
-    ("auc", "status", "says"),
-    [
-        pytest.param(None, "warn", "no card", id="no card"),
-        pytest.param(0.6, "warn", "below the floor", id="below the floor"),
-        pytest.param(0.8, "ok", "measured: AUC 0.80 on mine.jsonl", id="measured"),
-    ],
-)
-def test_what_was_measured_of_the_judge_is_said(
-    config: Path, tmp_path: Path, endpoint: str, auc: float | None, status: str, says: str
-) -> None:
-    card = () if auc is None else ("--set", f"judge.card={a_card(tmp_path / 'card.json', auc=auc)}")
-    found = checks("--judge", "scripted", "--to", endpoint, *card)["card"]
-    assert (found["status"], says in found["found"]) == (status, True)
-    named = "{use: scripted" if auc is None else "{use: scripted, card: card.json"
-    plain = config.read_text()
-    config.write_text(f"{plain}judge: {named}}}\n")
-    assert checks("--config", str(config))["card"] == found
-    config.write_text(f"{plain}judge: {named}, require_card: true}}\n")
-    required = checks("--config", str(config), exit_code=int(status != "ok"))["card"]
-    assert required["status"] == ("ok" if status == "ok" else "fail")
-    assert ("`require_card` refuses it" in required["found"]) == (status != "ok")
+def test_what_was_measured_of_the_judge_is_said(config: Path, tmp_path: Path) -> None:
+    plain, good = config.read_text(), a_card(tmp_path / "card.json", auc=0.8)
+    for judge, status, says in (
+        ("use: scripted", "warn", "no card"),
+        ("use: scripted, require_card: true", "fail", "no card"),
+        (f"use: scripted, card: {good}, require_card: true", "ok", "measured"),
+    ):
+        config.write_text(f"{plain}judge: {{{judge}}}\n")
+        found = checks("--config", str(config), exit_code=int(status == "fail"))["card"]
+        assert (found["status"], says in found["found"]) == (status, True), judge
 
 
 def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
@@ -138,61 +124,36 @@ LIKELY = {
 """Log-probabilities: yes, very likely."""
 
 
-class ModelServer(BaseHTTPRequestHandler):
-    """A chat-completions endpoint that judges the doctor's sentence right, and may refuse schemas."""
-
-    refused: ClassVar[frozenset[str]] = frozenset()
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "input" in asked:
-            self._embed(asked["input"])
-            return
-        if self.refused & set(asked) or asked.get("response_format", {}).get("type") in self.refused:
-            self._answer(400, {"error": {"message": "response_format is not supported"}})
-            return
-        claim = {"id": 1, "sentence_ids": [1], "text": ANSWER, "kind": "factual", "relevance": "direct"}
-        verdict = {"id": 1, "chunks": [1], "quote": ANSWER, "label": "supported", "reason": ""}
-        is_extract = "sentence_ids" in str(asked)
-        reply = (
-            {"claims": [claim], "refusal": False} if is_extract else answered({"verdicts": [verdict]}, asked)
-        )
-        message = {"role": "assistant", "content": json.dumps(reply)}
-        choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": LIKELY}
-        self._answer(
-            200, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-        )
-
-    def _embed(self, texts: list[str]) -> None:
-        if "embeddings" in self.refused:
-            self._answer(404, {"error": {"message": "no such path"}})
-            return
-        vectors = [{"index": n, "embedding": [1.0, 0.0, 2.0]} for n in range(len(texts))]
-        self._answer(200, {"data": vectors, "usage": {"prompt_tokens": 2, "total_tokens": 2}})
-
-    def log_message(self, *_args: object) -> None:
-        """Be silent."""
-
-    def _answer(self, status: int, body: object) -> None:
-        sent = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(sent)))
-        self.end_headers()
-        self.wfile.write(sent)
-
-
 @contextmanager
 def model_server(*refused: str) -> Iterator[str]:
-    handler = type("Handler", (ModelServer,), {"refused": frozenset(refused)})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            serving.join()
+    """Serve a model that judges the doctor's sentence right, and refuses some schemas or embeddings."""
+
+    def answer(path: str) -> HttpAnswer:
+        asked = json.loads(server.requests[-1][2])
+        if "embeddings" in {path.rpartition("/")[2]} & {*refused}:
+            return HttpAnswer(status=404, body=b'{"error": {"message": "no such path"}}')
+        if {*refused} & {*asked, asked.get("response_format", {}).get("type")}:
+            return HttpAnswer(status=400, body=b'{"error": {"message": "response_format is not supported"}}')
+        reply = vectors(asked) if "input" in asked else completion(asked)
+        return HttpAnswer(headers={"content-type": "application/json"}, body=json.dumps(reply).encode())
+
+    with http_server(answer) as server:
+        yield f"{server.url}/v1"
+
+
+def vectors(asked: Mapping[str, Any]) -> dict[str, Any]:
+    found = [{"index": n, "embedding": [1.0, 0.0, 2.0]} for n in range(len(asked["input"]))]
+    return {"data": found, "usage": {"prompt_tokens": 2, "total_tokens": 2}}
+
+
+def completion(asked: Mapping[str, Any]) -> dict[str, Any]:
+    claim = {"id": 1, "sentence_ids": [1], "text": ANSWER, "kind": "factual", "relevance": "direct"}
+    verdict = {"id": 1, "chunks": [1], "quote": ANSWER, "label": "supported", "reason": ""}
+    is_extract = "sentence_ids" in str(asked)
+    said = {"claims": [claim], "refusal": False} if is_extract else answered({"verdicts": [verdict]}, asked)
+    message = {"role": "assistant", "content": json.dumps(said)}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": LIKELY}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
 
 
 @pytest.mark.slow
@@ -212,13 +173,6 @@ def test_what_the_model_server_takes_is_shown(endpoint: str) -> None:
         with model_server(*refused) as url:
             found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)[name]
         assert (found["status"], found["found"].startswith(says)) == (status, True), (refused, found)
-
-
-@pytest.mark.slow
-def test_an_endpoint_without_the_embeddings_that_were_asked_for_is_a_failure(endpoint: str) -> None:
-    with model_server("embeddings") as url:
-        asked = ("--judge", "openai:m", "--base-url", url, "--set", "judge.embedder=openai:e")
-        assert checks(*asked, "--to", endpoint, exit_code=1)["embeddings"]["status"] == "fail"
 
 
 @pytest.mark.slow
@@ -248,14 +202,6 @@ def test_what_a_configuration_names_is_checked(config: Path, tmp_path: Path) -> 
     assert {each["status"] for each in found.values()} == {"ok"}
     assert found["store"]["found"] == "can be created"
     assert list(tmp_path.iterdir()) == [config]
-
-
-def test_a_store_that_a_collector_uses_is_fine(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "ragtrace.db").touch()
-    with (tmp_path / "ragtrace.db.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found = checks("--config", str(config))
-    assert (found["store"]["status"], found["store"]["found"]) == ("ok", "in use by a collector that runs")
 
 
 def test_a_wrong_configuration_is_named_with_its_key(tmp_path: Path) -> None:
@@ -384,7 +330,6 @@ def test_json_keeps_the_output_of_the_application_off_stdout(tmp_path: Path) -> 
     (call,) = next(line["calls"] for line in json_lines(done.stdout) if "calls" in line)
     assert call["judged"] is True
     assert call["contexts"] == ["Refunds take 14 days."]
-    assert (call["question_chars"], call["context_chars"], call["answer_chars"]) == (25, [21], 21)
 
 
 @pytest.mark.slow
@@ -442,22 +387,12 @@ def test_an_application_that_never_calls_instrument_is_told_both_ways_in(tmp_pat
     assert "opentelemetry-instrument python app.py" in found["advice"]
 
 
-@pytest.mark.slow
-def test_an_application_that_crashes_is_told_and_what_it_sent_still_counts(tmp_path: Path) -> None:
-    end = "ragtrace.flush(); import os; os.kill(os.getpid(), 9)"
-    found = app_checks(command(tmp_path, f"{HELPERS}\n{end}"), exit_code=0)
-    assert found["app"]["status"] == "warn"
-    assert found["app"]["found"].startswith("was ended by SIGKILL")
-
-
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         (("--app", "no-such-program app.py"), "'no-such-program' cannot be started (No such file"),
         (("--app", "python 'app.py"), "No closing quotation"),
         (("--app", "true", "--to", "http://localhost:4317"), "--to"),
-        (("--for", "30s"), "--app"),
-        (("--app", "true", "--for", "soon"), "--for"),
     ],
 )
 def test_what_runs_no_application_is_wrong_usage(args: tuple[str, ...], says: str) -> None:

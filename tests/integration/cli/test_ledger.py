@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -17,9 +16,10 @@ from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.model import Sample
 from ragtrace.process import SystemClock
 from ragtrace_collector.ledger import State
-from ragtrace_collector.store.records import Job, Outcome
+from ragtrace_collector.sampling import Decision
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.store import Store
-from tests.integration.cli.program import run, start
+from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace
 from tests.stores.place import open_budget
@@ -37,7 +37,7 @@ async def store(store: Store) -> Store:
     await end(store, State.JUDGED, now_ns=now_ns - 2 * HOUR_NS)
     await settle(store, "b", service="search", now_ns=now_ns)
     await end(store, State.FAILED.because("judge_timeout"), now_ns=now_ns)
-    left_out = Outcome(span_id="s", outcome=State.FILTERED, sample=DROP, service="shop")
+    left_out = Decision(span_id="s", sample=DROP, service="shop", left_out=State.FILTERED)
     await store.decide_trace("c", jobs=[], outcomes=[left_out], keep_spans=False, now_ns=now_ns)
     await settle(store, "d", service="shop", now_ns=now_ns)
     return store
@@ -61,15 +61,15 @@ def told(path: Path, *options: str) -> dict[str, Any]:
 
 
 def rows(report: dict[str, Any]) -> dict[str, int]:
-    return {row[report["by"]]: row["answers"] for row in report["rows"]}
+    found: dict[str, int] = report["rows"]
+    return found
 
 
 async def test_seen_is_what_is_pending_and_what_ended(store: Store, path: Path) -> None:
     report = told(path)
     assert (report["seen"], report["pending"], report["ended"], report["adds_up"]) == (4, 1, 3, True)
     assert rows(report) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
-    assert sum(row["share"] for row in report["rows"]) == 1
-    assert 0 <= report["oldest_pending_s"] < 3600
+    assert report["oldest_pending_ns"] > time.time_ns() - HOUR_NS
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_it_adds_up_by_what_is_asked_for(
 
 async def test_since_leaves_out_what_was_seen_before(store: Store, path: Path) -> None:
     report = told(path, "--since", "1h")
-    assert (report["seen"], report["since_s"]) == (3, 3600)
+    assert report["seen"] == 3
     assert rows(report) == {"failed": 1, "filtered": 1, "queued": 1}
 
 
@@ -170,15 +170,3 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
             own = {"limits", "refused"}  # they are told of the store only
             there, here = json.loads(asked.output), told(tmp_path / "store.db", *options)
             assert {**there, **dict.fromkeys(own)} == {**here, **dict.fromkeys(own)}
-
-
-@pytest.mark.slow
-async def test_watching_shows_it_again_until_interrupted(store: Store, path: Path) -> None:
-    with start("ledger", "--from", f"store:{path}", "--json", "--watch") as process:
-        assert process.stdout
-        for _ in range(2):
-            assert json.loads(await asyncio.to_thread(process.stdout.readline))["seen"] == 4
-        process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(process.wait, 20) == 130
-        assert process.stderr
-        process.stderr.read()

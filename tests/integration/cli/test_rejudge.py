@@ -131,12 +131,13 @@ def test_new_verdicts_name_the_ones_whose_place_they_take_and_are_sent_once(
 def test_people_see_both_sides_in_80_columns(judged: tuple[Place, JudgeServer]) -> None:
     place, _ = judged
     result = run("rejudge", "--transcripts", place.transcripts, "--threshold", "0.5")
-    assert "A  judged.db#openai:model-a@" in result.stdout
+    assert "compared with judged.db#openai:model-a@" in result.stdout
     assert "A: 12 calls, 1,200 + 240 tokens, cost unknown" in result.stderr
     assert "B: no call was made" in result.stderr
-    assert "  mean score           0.500   0.500    0.000   " in result.stdout
-    assert "  pairs that turn: 6 to pass, 0 to fail (McNemar p = 0.031)" in result.stdout
-    assert f"  {trace_id_of(0)}:" in result.stdout
+    words = " ".join(result.stdout.split())
+    assert "0.500 0.500 0.000" in words
+    assert "pairs that turn: 6 to pass, 0 to fail (McNemar p = 0.031)" in words
+    assert f"{trace_id_of(0)}:" in words
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
@@ -165,23 +166,6 @@ def test_money_is_not_spent_before_somebody_agreed(judged: tuple[Place, JudgeSer
     assert "--yes spends it" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("--transcripts", "nowhere.db"), "there is no file 'nowhere.db'"),
-        (
-            ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),
-            "run backfill to send those of another judge",
-        ),
-    ],
-    ids=["no file", "two ways"],
-)
-def test_what_cannot_be_done_is_said_with_what_to_do(args: tuple[str, ...], says: str) -> None:
-    result = run("rejudge", *args)
-    assert result.exit_code == 2
-    assert says in " ".join(result.stderr.split())
-
-
 def test_a_file_of_several_evaluators_asks_for_one(
     place: Place, judge: Callable[[Mapping[str, Any]], JudgeServer]
 ) -> None:
@@ -204,11 +188,11 @@ def test_kept_verdicts_are_scored_with_another_option_of_the_metrics(
     unquoted = [{**verdict, "quote": ""} for verdict in _VERDICTS["verdicts"]]
     place.backfill(judge({**REPLIES, "verify": {"verdicts": unquoted}}))
     kept = ("rejudge", "--transcripts", place.transcripts)
-    again = run(*kept, "--metric-option", "require_evidence=false", "--json")
+    again = run(*kept, "--set", "evaluate.metrics.*.options.require_evidence=false", "--json")
     (told,) = json_lines(again.stdout)
     assert {one["names"][0][:32][-1] for one in told["changes"]} == set("123456")
     claim = {"text": "Refunds take 14 days.", "first": "unjudged", "second": "supported"}
     assert told["changes"][0]["claims"] == [claim]
-    refused = run(*kept, "--metric-option", "evidence=false")
+    refused = run(*kept, "--set", "evaluate.metrics.*.options.evidence=false")
     assert refused.exit_code != 0
-    assert "its options: `threshold`, `pass_when`" in refused.output
+    assert "it has no option `evidence` (its options: `require_evidence`" in refused.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ragtrace import semconv
@@ -54,7 +55,7 @@ class Stepped:
         """Let every stage do what is due now."""
         stages = (
             self.collector.pipeline.sample_stage.step,
-            self.collector.pipeline.evaluator.step,
+            partial(evaluate_next, self.collector),
             self.collector.pipeline.sessions.step,
             *(deliverer.step for deliverer in self.collector.pipeline.deliverers),
         )
@@ -95,3 +96,11 @@ def final_carriers(carriers: Sequence[Span]) -> Sequence[Span]:
     """Return the carriers that no other supersedes."""
     past = {span.attributes.get(semconv.EVAL_SUPERSEDES) for span in carriers}
     return [span for span in carriers if span.span_id not in past]
+
+
+async def evaluate_next(collector: Collector) -> bool:
+    """Evaluate the next due answer; say whether there was one."""
+    jobs = await collector.pipeline.evaluator.take(1)
+    for job in jobs:
+        await collector.pipeline.evaluator.attempt(job)
+    return bool(jobs)

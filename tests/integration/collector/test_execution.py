@@ -160,7 +160,7 @@ async def test_if_the_budget_is_to_last_less_is_sampled_with_its_probability_on_
     budget, clock = limited("calls", 12, "month", at_limit="lower_rate"), StandingClock()
     async with running_collector(config(tmp_path, budget=budget), clock=clock) as collector:
         spans = Stepped(collector=collector, clock=clock, out=tmp_path / "out.jsonl")
-        guards = collector.live.shared_evaluator.guarded.guards
+        guards = collector.live.guarded.guards
         assert guards is not None
         assert guards.budget_guard is not None
         await queued(spans, 0, 1)

@@ -74,7 +74,9 @@ async def test_a_reference_of_the_application_or_of_a_person_reaches_context_rec
 
     def tell() -> None:
         ask(REFERENCE)
-        assert ragtrace.feedback(ask(None), thumbs="down", reference=REFERENCE)
+        call = ask(None)
+        assert call.trace_id
+        assert ragtrace.feedback(call.trace_id, span_id=call.span_id, thumbs="down", reference=REFERENCE)
 
     metrics = {"retry_delays": [], "metrics": ["context_recall"]}
     config = config_of(tmp_path, evaluate=metrics, judge={"use": "lexical"})

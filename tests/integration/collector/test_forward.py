@@ -12,12 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode, encode_json
-from ragtrace.traces.trace import Scope, SpanEvent, SpanLink
+from ragtrace.traces.trace import Scope
 from ragtrace_collector.service.collector import Collector
 from tests.attack.back_end import Answer, running_back_end
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.running import (
-    carriers_in,
     config_of,
     post,
     request_of,
@@ -65,35 +64,6 @@ async def test_json_goes_on_as_the_same_spans_without_carriers_among_them(tmp_pa
             await post(collector, body, {"content-type": "application/json"})
             await until(lambda: len(downstream.spans) >= 3)
     assert tuple(decode(bytes_at(downstream))) == spans
-
-
-@pytest.mark.parametrize(
-    "too_much",
-    [
-        {"attributes": {f"more.{number}": 1 for number in range(1_001)}},
-        {"attributes": {"large": ("x" * (2 << 20), "y" * (2 << 20))}},
-        {"events": (SpanEvent(name="e", time_ns=1),) * 1_001},
-        {"links": (SpanLink(trace_id="1" * 32, span_id="1" * 16),) * 1_001},
-    ],
-    ids=["attributes", "a large value", "events", "links"],
-)
-async def test_a_trace_with_an_oversized_span_is_passed_on_and_not_judged(
-    tmp_path: Path, too_much: dict[str, object]
-) -> None:
-    out = tmp_path / "out.jsonl"
-    root, *others = rag_trace(0)
-    large = replace(root, **too_much)  # type: ignore[arg-type]
-
-    def judged() -> set[str]:
-        return {span.trace_id for span in carriers_in(out) if span.scope.name == semconv.SCOPE_EVALUATION}
-
-    config = config_of(tmp_path, export=[{"endpoint": f"otlp-file:{out}", "forward": True}])
-    async with running_collector(config) as collector:
-        await send_grpc(collector, request_of(large, *others, *rag_trace(1)))
-        await until(judged)
-        assert collector.counters.snapshot()["spans_over_limit"] == 3
-    assert large in carriers_in(out)
-    assert judged() == {trace_id_of(1)}
 
 
 async def test_what_a_person_mends_at_a_back_end_goes_out_then(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector, open_collector
 from tests.integration.collector.running import config_of, request_of
+from tests.integration.collector.stepping import evaluate_next
 from tests.rag_spans import chat_span, rag_trace
 
 pytestmark = pytest.mark.slow
@@ -88,7 +89,7 @@ class Schedule:
             case "settle":
                 await collector.pipeline.sample_stage.step(everything=True)
             case "judge":
-                await collector.pipeline.evaluator.step()
+                await evaluate_next(collector)
             case "wait":
                 self.clock.go_on(TIMEOUT_S + 1)
                 await collector.pipeline.holder.step()

@@ -21,7 +21,7 @@ from ragtrace_collector.store.ledger import read_screened
 from ragtrace_collector.store.open import database_of
 from tests.integration.cli.program import run
 from tests.integration.collector.running import carriers_in, config_of, request_of
-from tests.integration.collector.stepping import StandingClock
+from tests.integration.collector.stepping import StandingClock, evaluate_next
 from tests.rag_spans import rag_trace, trace_id_of
 
 MINUTE_NS = 60 * 10**9
@@ -45,7 +45,7 @@ async def take(collector: Collector, *traces: tuple[Span, ...]) -> None:
 
 async def judge(collector: Collector, folder: Path) -> Mapping[str, Span]:
     """Judge and deliver what is queued; return all carriers so far, by trace id."""
-    while await collector.pipeline.evaluator.step():
+    while await evaluate_next(collector):
         pass
     for deliverer in collector.pipeline.deliverers:
         await deliverer.step()
@@ -155,30 +155,6 @@ async def test_a_restart_neither_lifts_a_limit_nor_changes_rates(
     for trace_id, carrier in found.items():
         assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == expected.get(trace_id, 1.0)
     assert found.keys() & expected.keys()
-
-
-NEAR = {"below": 0.5, "same": ["session"], "most": 2}
-WATCHED = {"ratio": 0.0, "rules": [{"name": "vip", "attributes": {"vip": True}}], "neighbours": NEAR}
-
-
-async def test_a_low_score_brings_back_its_session_and_keeps_who_comes(
-    tmp_path: Path, clock: StandingClock
-) -> None:
-    this, other = {"session.id": "secret"}, {"session.id": "s2"}
-    async with at(clock, tmp_path, **WATCHED) as collector:
-        await take(collector, trace_of(0, **this), trace_of(1, **other))
-        await take(collector, trace_of(2, answer=WRONG, vip=True, **this))
-        assert set(await judge(collector, tmp_path)) == {trace_id_of(0), trace_id_of(2)}
-        await take(collector, trace_of(3, **this), trace_of(4, **other))
-        await take(collector, trace_of(5, **this))  # the third neighbour: one too many
-        found = await judge(collector, tmp_path)
-        low = (await collector.pipeline.store.sampling.load(now_ns=clock.now_ns()))[1]
-    assert "secret" not in repr(low), "what neighbours are known by is no content"
-    assert set(found) == {trace_id_of(0), trace_id_of(2), trace_id_of(3)}
-    near = found[trace_id_of(0)].attributes
-    assert near[semconv.SAMPLE_RULE] == "neighbour"
-    assert semconv.SAMPLE_PROBABILITY not in near
-    assert found[trace_id_of(2)].attributes[semconv.SAMPLE_PROBABILITY] == 1.0
 
 
 async def test_late_spans_of_what_was_left_out_bring_it_back_only_for_a_higher_rate(

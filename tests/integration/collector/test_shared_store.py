@@ -18,7 +18,7 @@ from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.postgres_server import Postgres
-from tests.backends.process import eventually
+from tests.backends.process import eventually, free_ports
 from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
@@ -94,25 +94,17 @@ def test_one_process_receives_without_a_key_of_the_judge_and_another_one_judges(
     assert "judged" in told.stdout, told.stderr
 
 
-def worker_of(collector: CollectorProcess) -> int:
-    """Return the process id of a worker."""
-    children = Path(f"/proc/{collector.process.pid}/task/{collector.process.pid}/children").read_text()
-    return next(
-        int(child)
-        for child in children.split()
-        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
-    )
-
-
-def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost(
+def test_processes_of_one_machine_share_a_port_and_one_that_is_killed_loses_nothing(
     tmp_path: Path, url: str, back_end: OtlpReceiver
 ) -> None:
-    with started(tmp_path, url, back_end, "--workers", "2") as collector:
-        eventually(lambda: (tmp_path / "collector.log").read_text().count("listening") == 2, what="both")
-        send(collector, *range(10))
-        os.kill(worker_of(collector), signal.SIGKILL)
-        eventually(lambda: "is started again" in collector.log.read_text(), what="a new worker")
-        eventually(lambda: collector.log.read_text().count("listening") == 3, what="its start")
+    (port,) = free_ports(1)
+    receive = {"grpc": f"127.0.0.1:{port}", "http": None}
+    with (
+        started(tmp_path / "a", url, back_end, receive=receive) as killed,
+        started(tmp_path / "b", url, back_end, receive=receive) as other,
+    ):
+        assert killed.grpc_port == other.grpc_port
+        send(other, *range(10))
+        os.kill(killed.process.pid, signal.SIGKILL)
         eventually(lambda: carriers(back_end) == once(*range(10)), what="each verdict, once")
-        assert collector.stop() == 0
-        assert collector.log.read_text().count("stopped; left on disk: nothing") == 2
+        assert other.stop() == 0

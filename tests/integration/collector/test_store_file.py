@@ -15,9 +15,10 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.sampling import Decision
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.records import Job, Outcome, StoreUnavailable
+from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.integration.collector.running import config_of
@@ -88,7 +89,9 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
 
 async def fill(store: Store, traces: int, *, now_ns: int = 1) -> None:
     """Settle some traces, each with an answer that was sampled out."""
-    left_out = [Outcome(span_id="s1", outcome="sampled_out")]
+    left_out = [
+        Decision(span_id="s1", sample=Sample(rule="ratio", rate=0.5, probability=0.5), left_out="sampled_out")
+    ]
     for number in range(traces):
         await store.append([part(f"t{number}", bytes(10_000))], forward={}, now_ns=now_ns)
         await store.decide_trace(f"t{number}", jobs=[], outcomes=left_out, keep_spans=True, now_ns=now_ns)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from ragtrace.errors import ReadUnavailable
-from tests.integration.collector.ui_pages import Pages, Texts, csrf_of
+from tests.integration.collector.ui_pages import Pages, Texts
 from tests.unit.answers.rows import a_metric, a_row, hex_id
 
 HOSTILE = '"><script>alert(1)</script>\u202e=cmd()'
@@ -197,34 +197,3 @@ def test_a_filtered_list_becomes_records_with_texts() -> None:
     found = client.get("/answers.records?text=30")
     assert found.headers["content-disposition"] == 'attachment; filename="records-1-of-3.jsonl"'
     assert client.get("/answers.records?text=40&label=fail").text == ""
-
-
-# Saved views
-
-
-def test_a_view_is_saved_shown_replaced_and_deleted() -> None:
-    client = Pages(rows=ROWS).client()
-    csrf = csrf_of(client)
-    saved = client.post("/views", data={"csrf": csrf, "name": "Bad <b>", "query": "label=fail&service=a%26b"})
-    assert saved.url.query == b"label=fail&service=a%26b"
-    page = client.get("/answers").text
-    assert 'href="/answers?label=fail&amp;service=a%26b"' in page
-    assert "Bad &lt;b&gt;" in page
-    client.post("/views/delete", data={"csrf": csrf, "name": "Bad <b>", "query": "label=pass"})
-    assert "Bad" not in client.get("/answers").text
-
-
-def test_a_view_that_cannot_be_saved_is_told() -> None:
-    pages = Pages(rows=ROWS)
-    client = pages.client()
-    csrf = csrf_of(client)
-    for name, query, code in (
-        ("", "label=fail", 400),
-        ("x" * 81, "label=fail", 400),
-        ("x", "min=senseless", 400),
-        ("x", "&".join(f"a{n}=1" for n in range(200)), 400),
-        ("x" * 300_000, "", 413),
-    ):
-        data = {"name": name, "query": query, "csrf": csrf}
-        assert client.post("/views", data=data).status_code == code, name[:9]
-    assert not pages.saved_views

@@ -13,7 +13,7 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import CardSet, IntervalEstimate, JudgeCard
 from ragtrace.model import BlameClass
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
@@ -249,9 +249,9 @@ def a_card(
     measured = CardSet(
         name="mine.jsonl",
         digest="ab" * 8,
-        auc=CardFigure(value=auc),
-        floor_auc=CardFigure(value=0.7),
-        contradicted_precision=CardFigure(value=contradicted),
+        auc=IntervalEstimate(value=auc),
+        floor_auc=IntervalEstimate(value=0.7),
+        contradicted_precision=IntervalEstimate(value=contradicted),
     )
     provider, model = judge.split(":")
     JudgeCard(provider=provider, model=model, date="2026-11-25", sets=[measured]).write(path)
@@ -293,6 +293,6 @@ async def test_a_contradicted_that_is_mostly_wrong_is_folded_into_unsupported(
 def test_no_judge_without_a_card_labels_anything_if_cards_are_required(tmp_path: Path) -> None:
     judge = {"use": "openai:first", "api_key": "k", "require_card": True, "second": "openai:other"}
     cards = [a_card(tmp_path / f"{name}.json", judge=f"openai:{name}") for name in ("first", "other")]
-    with pytest.raises(ConfigError, match=r"`require_card` refuses the judge openai:.* has no card"):
+    with pytest.raises(ConfigError, match=r"the judge openai:.* has no card: .*`require_card` refuses it"):
         check_config(config_of(tmp_path, judge={**judge, "card": cards[:1]}))
     check_config(config_of(tmp_path, judge={**judge, "card": cards}))

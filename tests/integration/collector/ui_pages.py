@@ -93,12 +93,6 @@ class Pages:
         self.auth = TokenAuth(self.grants, self.clock, hosts=hosts)
         self.index = open_index()
 
-    @property
-    def saved_views(self) -> Mapping[str, str]:
-        """Return what is saved of readers of all tenants."""
-        assert self.views
-        return dict(self.views._db.execute("SELECT name, query FROM view WHERE tenant = char(0)").fetchall())
-
     def client(self, address: str = "127.0.0.1", **options: Any) -> TestClient:
         """Return a browser without a session."""
         site = Site(
@@ -126,7 +120,7 @@ def log_in(client: TestClient, token: str, back: str = "/answers") -> Any:
     return client.post("/login", data={"token": token, "back": back})
 
 
-def csrf_of(client: TestClient, path: str = "/answers?label=fail") -> str:
+def csrf_of(client: TestClient, path: str = "/review?saved=1:1") -> str:
     """Return the token in the forms of a page."""
     found = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
     assert found

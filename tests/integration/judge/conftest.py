@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge.openai import LanguageModelJudge
 
 SECRET = "sk-very-secret"
 Answer = tuple[int, Any]
@@ -73,17 +73,17 @@ async def endpoint() -> AsyncIterator[Endpoint]:
     server.close()
 
 
-def bare_judge(url: str, *, key: str = "k", timeout_s: float = 20) -> OpenAICompatibleJudge:
+def bare_judge(url: str, *, key: str = "k", timeout_s: float = 20) -> LanguageModelJudge:
     """Open a judge without layers."""
     opened = unwrapped(
         open_judge("openai:m", base_url=url, environ={"OPENAI_API_KEY": key}, timeout_s=timeout_s)
     )
-    assert isinstance(opened, OpenAICompatibleJudge)
+    assert isinstance(opened, LanguageModelJudge)
     return opened
 
 
 @pytest.fixture
-async def judge(endpoint: Endpoint) -> AsyncIterator[OpenAICompatibleJudge]:
+async def judge(endpoint: Endpoint) -> AsyncIterator[LanguageModelJudge]:
     """Open a judge without layers at the endpoint."""
     opened = bare_judge(endpoint.url, key=SECRET)
     yield opened

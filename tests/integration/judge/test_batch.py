@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import open_judge
-from ragtrace.judge.batch import BatchJudge, BatchLog, batches_of
+from ragtrace.judge.batch import BatchLog, batches_of
 from ragtrace.judge.spec import BatchSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
@@ -57,12 +57,6 @@ def a_judge(server: BatchServer, path: Path, *, retries: int = 0, **settings: An
         environ={},
         batches=BatchSettings(path=path, poll_s=0.02, **settings),
     )
-
-
-def layer_of(judge: Judge) -> BatchJudge:
-    layer = batches_of(judge)
-    assert layer is not None
-    return layer
 
 
 def question(text: str) -> JudgeRequest[FreeText]:
@@ -209,9 +203,11 @@ async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for
     await judge.aclose()
     server.polls = 1
     async with aclosing(a_judge(server, path)) as again:
-        assert layer_of(again).unfinished() == (1, 2)
+        log = batches_of(again)
+        assert log is not None
+        assert log.unfinished() == (1, 2)
         assert await asked(again, "b", "a") == heard("b", "a")
-        assert layer_of(again).unfinished() == (0, 0)
+        assert log.unfinished() == (0, 0)
     assert server.sizes == [2]
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http import ClientTls
-from ragtrace.judge import CacheSettings, open_embedder, open_judge
+from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 from tests.integration.collector.certificates import Authority
@@ -134,7 +134,7 @@ async def test_no_error_shows_the_login(strict: Strict) -> None:
 
 
 async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
-    cache = CacheSettings(path=tmp_path / "judge.db")
+    cache = tmp_path / "judge.db"
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
         await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
     assert [asked.body.get("effort") for asked in strict.asked] == [None, "low", "high"]
@@ -174,7 +174,7 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> N
         assert other.asked == []
         assert len(served.asked) == 1
     said = str(caught.value)
-    assert f"redirects to {other.url}/v1/chat/completions" in said
+    assert "redirects to 127.0.0.1" in said
     assert "pw" not in said
     assert "abc" not in said
 
@@ -298,14 +298,10 @@ async def test_without_the_platforms_token_nothing_is_asked(strict: Strict, tmp_
 
 
 @pytest.mark.parametrize(
-    ("environ", "named"),
-    [
-        ({"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, "set both"),
-        ({**IDENTITY, "OPENAI_API_KEY": "k"}, "both OPENAI_API_KEY and a workload identity"),
-    ],
+    "environ", [{"OPENAI_IDENTITY_PROVIDER_ID": "idp-1"}, {**IDENTITY, "OPENAI_API_KEY": "k"}]
 )
-def test_half_an_identity_or_two_are_an_error(environ: dict[str, str], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
+def test_half_an_identity_or_two_are_an_error(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="set both without the key, or none of them"):
         open_judge("openai:m", environ=environ)
 
 

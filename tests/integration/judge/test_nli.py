@@ -29,7 +29,6 @@ from ragtrace.model import (
 )
 from ragtrace.testing import check_judge
 from tests.integration.cli.program import COMMAND
-from tests.integration.judge.model_hub import model_hub
 from tests.patience import PATIENCE_S
 from tests.tiny_verifiers import FILLER, Family, Verifier
 
@@ -111,10 +110,10 @@ def test_a_token_classifier_names_the_words_that_no_chunk_supports(tmp_path: Pat
     assert verdict.reason == "not in the chunks: '30', 'in Paris'"
 
 
-def test_verdicts_do_not_depend_on_the_batch_or_the_threads(tmp_path: Path) -> None:
+def test_verdicts_do_not_depend_on_the_threads(tmp_path: Path) -> None:
     folder = Verifier().write(tmp_path)
     answer = "Refunds take 14 days. Refunds take 30 days. Refunds do not take 14 days. The museum is open."
-    found = [judged(folder, answer, settings=more) for more in ("?batch=1&threads=1", "?batch=64&threads=2")]
+    found = [judged(folder, answer, settings=more) for more in ("?threads=1", "?threads=2")]
     first, second = (
         [(verdict.label, verdict.support) for verdict in one.results[0].verdicts] for one in found
     )
@@ -151,11 +150,6 @@ def test_the_judge_keeps_the_rules_of_judges(tmp_path: Path) -> None:
     check_judge(open_judge(f"nli:{Verifier().write(tmp_path)}"))
 
 
-def too_large(folder: Path) -> None:
-    with (Verifier().write(folder) / "model.onnx").open("r+b") as file:
-        file.truncate((2 << 30) + 1)  # sparse: it takes no room
-
-
 def without(name: str) -> Callable[[Path], object]:
     return lambda path: (Verifier().write(path) / name).unlink()
 
@@ -164,23 +158,12 @@ def written(verifier: Verifier, **config: Any) -> Callable[[Path], object]:
     return lambda path: verifier.write(path, **config)
 
 
-SWAPPED = {"0": "entailment", "1": "neutral", "2": "contradiction"}
 FOLDERS: Mapping[str, tuple[Callable[[Path], object], str]] = {
-    "no tokenizer": (without("tokenizer.json"), "there is no tokenizer.json"),
-    "no configuration": (without("config.json"), "config.json' cannot be read: No such file"),
-    "no model": (without("model.onnx"), "there is no ONNX file"),
-    "two gigabytes": (too_large, "model.onnx has 2.0 GiB, more than the 2 GiB"),
+    "no tokenizer": (without("tokenizer.json"), "there is no '.*tokenizer.json'"),
+    "no model": (without("model.onnx"), r"choose its ONNX file with \?file= \(there are: none\)"),
     "labels of another task": (
         written(Verifier(), id2label={"0": "joy", "1": "anger", "2": "fear"}),
-        "the labels joy, anger, fear: expected entailment",
-    ),
-    "labels that contradict themselves": (
-        written(Verifier(), label2id={"entailment": 0, "contradiction": 1, "neutral": 2}),
-        "`id2label` and `label2id` contradict each other",
-    ),
-    "labels in another order than the known model has": (
-        written(Verifier(name="cross-encoder/nli-deberta-v3-small"), id2label=SWAPPED),
-        "seem to be swapped",
+        "says joy, anger, fear: expected entailment",
     ),
     "another architecture": (
         written(Verifier(), architectures=["BertForMaskedLM"]),
@@ -201,11 +184,8 @@ def damaged(name: str) -> Callable[[Path], object]:
     return lambda path: (Verifier().write(path) / name).write_bytes(b"no model")
 
 
-OVERFLOWING = Verifier(precision="float16", overflows=True)
 MODELS: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "NaN": (written(Verifier(nan_for="all")), "model.onnx gave NaN or infinity"),
-    "overflow": (written(OVERFLOWING), "model.onnx gave NaN or infinity"),
-    "precision": (written(Verifier(precision="bfloat16")), "model.onnx cannot be loaded: this CPU's runtime"),
     "damaged": (damaged("model.onnx"), "model.onnx cannot be loaded"),
     "tokenizer": (damaged("tokenizer.json"), "tokenizer.json is no tokenizer"),
 }
@@ -221,14 +201,14 @@ def test_a_model_that_cannot_be_used_is_refused_with_its_file(tmp_path: Path, wh
 def test_several_models_in_the_folder(tmp_path: Path) -> None:
     Verifier().write(tmp_path, file="onnx/a.onnx")
     Verifier().write(tmp_path, file="onnx/b.onnx")
-    with pytest.raises(ConfigError, match=r"\?file=onnx/a.onnx"):
+    with pytest.raises(ConfigError, match=r"\?file= \(there are: onnx/a.onnx, onnx/b.onnx\)"):
         judged(tmp_path, REFUNDS)
     assert judged(tmp_path, REFUNDS, settings="?file=onnx/b.onnx").results
 
 
 def test_labels_without_names_of_an_unknown_model(tmp_path: Path) -> None:
     Verifier().write(tmp_path, id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})
-    with pytest.raises(ConfigError, match=r"config.json: `id2label` gives the labels no names"):
+    with pytest.raises(ConfigError, match=r"config.json: `id2label` \(or \?labels=\) says LABEL_0"):
         judged(tmp_path, REFUNDS)
     assert judged(tmp_path, REFUNDS, settings="?labels=contradiction,entailment,neutral").results
 
@@ -245,7 +225,7 @@ def test_a_model_with_another_number_of_outputs(tmp_path: Path) -> None:
     config = Verifier(family="nli")._config()
     (other / "config.json").write_text(json.dumps(config))
     found = failure(other)
-    assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
+    assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives numbers in the shape")
     assert "a model for another task?" in found
 
 
@@ -258,8 +238,7 @@ def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> N
     onnx.save(model, file)
     assert verdict_on(tmp_path, REFUNDS).label is VerdictLabel.SUPPORTED
     (tmp_path / "model.onnx_data").unlink()
-    found = failure(tmp_path)
-    assert found.startswith(f"judge_refused: {file} cannot be loaded: a file with its weights is missing")
+    assert failure(tmp_path).startswith(f"judge_refused: {file} cannot be loaded")
 
 
 def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:
@@ -279,10 +258,9 @@ def test_an_empty_chunk_supports_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("?threds=2", "has no setting 'threds': choose among"),
-        ("?supported=nan", "supported='nan' is not a probability"),
-        ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
-        ("?window=100000", "window=100000 is more than the 512 tokens"),
+        ("?threds=2", "`threds`: there is no such key (settings: file, family"),
+        ("?supported=nan", "`supported`: "),
+        ("?supported=.3", "`unsupported` must not be above `supported`"),
     ],
 )
 def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) -> None:
@@ -296,9 +274,6 @@ def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
         open_judge(f"nli:{tmp_path}")
-
-
-NAME = "org/tiny-verifier"
 
 
 def evaluate(folder: Path, judge: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -327,19 +302,3 @@ def test_the_program_judges_by_a_folder_and_its_runtime_reports_to_nobody(tmp_pa
     labels = [verdict["label"] for verdict in json.loads(found.stdout)["verdicts"]]
     assert labels == ["supported", "unsupported"]
     assert [*tmp_path.rglob("deviceid")] == []  # by which its maker would know the machine again
-
-
-@pytest.mark.slow
-@pytest.mark.night  # two processes
-def test_a_model_of_the_hub_is_downloaded_once_and_only_the_files_it_needs(tmp_path: Path) -> None:
-    folder = Verifier().write(tmp_path / "there", file="onnx/model.onnx")
-    Verifier().write(folder, file="onnx/model_fp16.onnx")
-    (folder / "pytorch_model.bin").write_bytes(b"large")
-    cache = {"HF_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    with model_hub(NAME, folder) as (url, taken):
-        first = evaluate(tmp_path, f"nli:{NAME}", HF_ENDPOINT=url, **cache)
-    assert first.returncode == 0, first.stderr
-    assert f"judge: nli ({NAME})" in first.stderr
-    assert sorted(taken) == ["config.json", "onnx/model.onnx", "tokenizer.json"]
-    again = evaluate(tmp_path, f"nli:{NAME}", HF_ENDPOINT=url, **cache)  # the hub is gone
-    assert again.returncode == 0, again.stderr

@@ -21,7 +21,7 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge
-from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge, OutputMode
+from ragtrace.judge.openai import LanguageModelJudge, Likelihoods, OutputMode
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline import evaluate
@@ -63,7 +63,7 @@ def rung_of(body: dict[str, Any]) -> OutputMode:
 
 
 async def test_a_request_bounds_its_schema_and_its_tokens_and_usage_counts_all_kinds(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: (200, completion(GOOD, reasoning=7))
     reply = await judge.ask(request())
@@ -83,7 +83,7 @@ async def test_a_request_bounds_its_schema_and_its_tokens_and_usage_counts_all_k
 
 @pytest.mark.parametrize("works", list(OutputMode))
 async def test_the_ladder_stops_at_the_first_rung_the_endpoint_takes(
-    works: OutputMode, endpoint: Any, judge: OpenAICompatibleJudge
+    works: OutputMode, endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if rung_of(body) is not works:
@@ -108,7 +108,7 @@ async def test_the_ladder_stops_at_the_first_rung_the_endpoint_takes(
 
 
 async def test_an_endpoint_that_ignores_the_form_is_met_on_a_lower_rung(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: (
         200,
@@ -129,7 +129,7 @@ async def test_an_endpoint_that_ignores_the_form_is_met_on_a_lower_rung(
     ],
 )
 async def test_an_unsupported_parameter_is_dropped_once_and_for_all(
-    parameter: str, message: str, endpoint: Any, judge: OpenAICompatibleJudge
+    parameter: str, message: str, endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: rejection(message) if parameter in body else (200, completion(GOOD))
     await judge.ask(request())
@@ -171,7 +171,7 @@ async def test_a_reply_of_the_wrong_form_is_sent_back_once(endpoint: Any) -> Non
     ids=lambda value: str(value)[:60],
 )
 async def test_each_way_to_fail_has_its_error(
-    answer: Any, expected: type[JudgeError], endpoint: Any, judge: OpenAICompatibleJudge
+    answer: Any, expected: type[JudgeError], endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: answer
     with pytest.raises(JudgeError) as caught:
@@ -180,7 +180,7 @@ async def test_each_way_to_fail_has_its_error(
 
 
 async def test_reasoning_that_used_up_the_limit_gets_more_room(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: (
         (200, completion(GOOD, reasoning=900))
@@ -192,7 +192,7 @@ async def test_reasoning_that_used_up_the_limit_gets_more_room(
     assert [body["max_tokens"] for body in endpoint.requests] == [400, 4000, 4000]
 
 
-async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: LanguageModelJudge) -> None:
     endpoint.answers = lambda body: rejection(
         f"bad key {SECRET} for {QUESTION}", status=401, code=f"bad key {SECRET}"
     )
@@ -213,9 +213,7 @@ async def test_silence_is_a_timeout(endpoint: Any) -> None:
     await judge.aclose()
 
 
-async def test_a_judge_that_fails_is_a_failure_and_no_score(
-    endpoint: Any, judge: OpenAICompatibleJudge
-) -> None:
+async def test_a_judge_that_fails_is_a_failure_and_no_score(endpoint: Any, judge: LanguageModelJudge) -> None:
     endpoint.answers = lambda body: rejection("no", status=401)
     record = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text="x"),), answer="It rains.")
     [failure] = (await evaluate(record, judge=judge)).outcomes
@@ -270,7 +268,7 @@ def tops(log: dict[str, float]) -> list[dict[str, Any]]:
 
 
 async def test_one_token_is_asked_for_with_the_likeliest_twenty(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: likely([{"Yes": 0.6, "No": 0.2}])
     reply = await judge.ask(yes_request())
@@ -292,14 +290,14 @@ async def test_one_token_is_asked_for_with_the_likeliest_twenty(
     ids=str,
 )
 async def test_every_spelling_of_yes_and_no_counts(
-    place: dict[str, float], p_yes: float, endpoint: Any, judge: OpenAICompatibleJudge
+    place: dict[str, float], p_yes: float, endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: likely([place])
     assert (await judge.ask(yes_request())).value.p_yes == pytest.approx(p_yes)
 
 
 async def test_a_model_that_says_something_else_has_no_probability(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: likely([{"The": 0.99, "Yes": 0.001, "No": 0.0001}], text="The")
     with pytest.raises(JudgeNonsense) as caught:
@@ -308,7 +306,7 @@ async def test_a_model_that_says_something_else_has_no_probability(
 
 
 async def test_a_model_that_begins_with_a_blank_is_read_on_from_then_on(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     places: Places = [{"\n": 0.9, "Yes": 0.1}, {" **": 1.0}, {"No": 0.8, "Yes": 0.2}]
     endpoint.answers = lambda body: (
@@ -319,14 +317,14 @@ async def test_a_model_that_begins_with_a_blank_is_read_on_from_then_on(
     assert [body["max_tokens"] for body in endpoint.requests] == [1, 8, 8]
 
 
-async def test_a_model_that_thinks_first_is_unable(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+async def test_a_model_that_thinks_first_is_unable(endpoint: Any, judge: LanguageModelJudge) -> None:
     endpoint.answers = lambda body: likely([{"<think>": 1.0}], text="<think>")
     with pytest.raises(JudgeUnable, match="reasons before it answers"):
         await judge.ask(yes_request())
 
 
 async def test_a_server_that_gives_five_at_most_is_asked_for_five(
-    endpoint: Any, judge: OpenAICompatibleJudge
+    endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: (
         likely([{"Yes": 1.0}]) if body["top_logprobs"] <= 5 else rejection("top_logprobs must be at most 5")
@@ -337,7 +335,7 @@ async def test_a_server_that_gives_five_at_most_is_asked_for_five(
     assert judge.likelihoods is Likelihoods.TOP_5
 
 
-async def test_a_server_that_wants_a_number_gets_one(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
+async def test_a_server_that_wants_a_number_gets_one(endpoint: Any, judge: LanguageModelJudge) -> None:
     endpoint.answers = lambda body: (
         rejection("logprobs: Input should be a valid integer")
         if body["logprobs"] is True
@@ -352,7 +350,7 @@ async def test_a_server_that_wants_a_number_gets_one(endpoint: Any, judge: OpenA
     "answer", [likely(None), rejection("logprobs is not supported")], ids=["without", "refused"]
 )
 async def test_a_server_without_likelihoods_is_found_out_once(
-    answer: Any, endpoint: Any, judge: OpenAICompatibleJudge
+    answer: Any, endpoint: Any, judge: LanguageModelJudge
 ) -> None:
     endpoint.answers = lambda body: answer
     with pytest.raises(JudgeUnable, match="no log-probabilities"):

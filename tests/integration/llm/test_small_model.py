@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge, OutputMode
+from ragtrace.judge.openai import LanguageModelJudge, Likelihoods, OutputMode
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.small_model_server import running_small_model
 from tests.patience import PATIENCE_S
@@ -64,9 +64,9 @@ async def judge(base_url: str) -> AsyncIterator[Judge]:
     await opened.aclose()
 
 
-def inner(judge: Judge) -> OpenAICompatibleJudge:
+def inner(judge: Judge) -> LanguageModelJudge:
     found = unwrapped(judge)
-    assert isinstance(found, OpenAICompatibleJudge)
+    assert isinstance(found, LanguageModelJudge)
     return found
 
 

@@ -18,7 +18,6 @@ from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.index_rows import INDEX_TABLES, forget, note_feedback, put, size
 from ragtrace.answers.port import VERDICTS, AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
-from ragtrace.answers.sums import SUM_TABLES, fold, recount
 from ragtrace.model import Direction, Label, VerdictLabel
 from ragtrace.sql import SqliteDb, open_temporary
 from ragtrace.stats import Weighed, WeightedMean, weighted_mean
@@ -211,7 +210,6 @@ class IndexMachine(RuleBasedStateMachine):
         self.db.executescript(INDEX_TABLES)
         self.kept = Kept()
         self.index = AnswerIndex(self.connect)
-        self.along = AnswerIndex(self.connect, few=0)  # never looks at all candidates
         self.runner = asyncio.Runner()
         self.run = self.runner.run
 
@@ -221,9 +219,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         forget(self.db, before_ns=2**62, most_rows=0, at_once=10_000)
-        fold(self.db, at_once=10_000)
-        fold(self.db, at_once=10_000)  # the days of those hours
-        for table in ("answer_row", "answer_score", "answer_stream", *SUM_TABLES):
+        for table in ("answer_row", "answer_score"):
             assert self.db.execute(f"SELECT * FROM {table}").fetchall() == [], table
         self.db.close()
         self.runner.close()
@@ -238,14 +234,6 @@ class IndexMachine(RuleBasedStateMachine):
         self.db.execute("BEGIN")
         put(self.db, replace(summary, service="never", metrics=(a_metric(0.5, "never"),)))
         self.db.execute("ROLLBACK")
-
-    @rule(at_once=st.sampled_from([1, 2, 100]), is_open=st.booleans())
-    def fold(self, at_once: int, is_open: bool) -> None:
-        fold(self.db, at_once=at_once, is_open=is_open)
-
-    @rule()
-    def recount(self) -> None:
-        recount(self.db)
 
     @rule(summary=summaries(), feedback=st.sampled_from(["up", "down"]))
     def feed(self, summary: AnswerSummary, feedback: str) -> None:
@@ -264,18 +252,17 @@ class IndexMachine(RuleBasedStateMachine):
     def has_as_many_rows(self) -> None:
         assert size(self.db) == len(self.kept.rows)
 
-    @rule(chosen=filters, sort=st.sampled_from(SortBy), limit=st.integers(1, 4), is_along=st.booleans())
-    def lists_are_the_same(self, chosen: AnswerFilter, sort: SortBy, limit: int, is_along: bool) -> None:
-        index = self.along if is_along else self.index
+    @rule(chosen=filters, sort=st.sampled_from(SortBy), limit=st.integers(1, 4))
+    def lists_are_the_same(self, chosen: AnswerFilter, sort: SortBy, limit: int) -> None:
         expected = [row for row in self.kept.valid if matches(row, chosen)]
         disputed = self.kept.disputed()
         expected = [row for row in expected if sort_key(row, chosen, sort, disputed) is not None]
         found: list[AnswerSummary] = []
         after = None
         while True:
-            page = self.run(index.page(chosen, sort=sort, after=after, limit=limit))
+            page = self.run(self.index.page(chosen, sort=sort, after=after, limit=limit))
             assert len(page.answers) <= limit
-            assert page.is_cut or page.next is None or len(page.answers) == limit
+            assert page.next is None or len(page.answers) == limit
             found += page.answers
             after = page.next
             if after is None:
@@ -295,7 +282,7 @@ class IndexMachine(RuleBasedStateMachine):
         assert sums.verdicts.get(VerdictLabel.CONTRADICTED, 0) == sum(r.claims.contradicted for r in rows)
         assert sums.cost_usd == pytest.approx(sum(row.cost_usd or 0 for row in rows))
         services = self.run(self.index.values("service", scope))
-        assert services == Counter(row.service for row in rows)
+        assert services == Counter(row.service for row in rows if row.service)
         newest = self.run(self.index.newest_ns(scope))
         assert newest == max((row.time_ns for row in rows), default=None)
 
@@ -308,15 +295,13 @@ class IndexMachine(RuleBasedStateMachine):
             within = range(point.start_ns, point.start_ns + period * HOUR_NS)
             members = [row for row in rows if row.time_ns in within]
             assert point.answers == len(members)
-            assert (point.mean is None) == (_mean(members, period) is None)
-            if point.mean is not None:
-                assert any(close(point.mean, _mean(members, hours)) for hours in (1, period))
+            assert close(point.mean, _mean(members))
 
     @rule(scope=scopes)
     def random_order_has_everything_once(self, scope: TrafficScope) -> None:
         rows = [row for row in self.kept.valid if in_scope(row, scope)]
         found, after = [], -1.0
-        while page := self.run(self.along.random_order(scope, after=after, limit=100)):
+        while page := self.run(self.index.random_order(scope, after=after, limit=100)):
             found += [row for _, row in page]
             after = page[-1][0]
         assert _multiset(found) == _multiset(rows)
@@ -331,22 +316,18 @@ class IndexMachine(RuleBasedStateMachine):
         assert flags == sorted(flags, reverse=True)
 
 
-def _mean(rows: list[AnswerSummary], period: int) -> WeightedMean | None:
-    """Return the mean with the index's clusters: a trace's answers of one stream in one period."""
+def _mean(rows: list[AnswerSummary]) -> WeightedMean | None:
+    """Return the mean with the index's clusters: a trace's answers in one period."""
     found = [(row, metric) for row in rows if (metric := row.metric("hallucination"))]
     return weighted_mean(
         Weighed(
             metric.score,
             row.probability,
-            repr((row.key.trace_id, row.key.tenant, row.service, row.model, _period(row, period))),
+            repr((row.key.trace_id, row.key.tenant)),
         )
         for row, metric in found
         if metric.score is not None
     )
-
-
-def _period(row: AnswerSummary, period: int) -> int:
-    return row.time_ns // (period * HOUR_NS)
 
 
 def _rounded(row: AnswerSummary) -> str:

@@ -74,7 +74,7 @@ def test_a_steady_history_has_a_band_of_a_tenth() -> None:
 
 
 def measuring(*ratios: float, what: str = MEASUREMENT.what) -> list[Benchmark]:
-    return [Benchmark("startup", lambda _: [replace(MEASUREMENT, what=what, ratios=ratios)])]
+    return [Benchmark("startup", lambda: [replace(MEASUREMENT, what=what, ratios=ratios)])]
 
 
 def here(ratios: Sequence[float], folder: Path) -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from ragtrace.calibration.agreement import (
     ConfusionCounts,
-    IntervalEstimate,
     Numbers,
     Ranking,
     Resampling,
@@ -31,6 +30,7 @@ from ragtrace.calibration.summary import CandidateResult, MeasurementPlan, Resul
 from ragtrace.errors import InputError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
+from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
 
@@ -211,8 +211,8 @@ def test_a_bad_row_is_named_by_file_line_and_field_without_its_text(path: Path) 
     without_label = {"contexts": [], "claims": [{"text": "secret"}]}
     for bad, said in (
         ("{", "is not JSON"),
-        ({"claims": []}, "field `contexts`: is missing"),
-        (without_label, "field `claims.0.label`: is missing"),
+        ({"claims": []}, "field `contexts`: it is missing"),
+        (without_label, "field `claims.0.label`: it is missing"),
         (a_row("secret"), "field `claims.0.label`"),
     ):
         with pytest.raises(InputError) as caught:

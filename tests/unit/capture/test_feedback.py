@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -34,7 +33,9 @@ def the_feedback(recorded: Recorded) -> ReadableSpan:
 
 def test_feedback_joins_the_trace_of_its_answer_and_is_linked_to_it(recorded: Recorded) -> None:
     call = an_answer()
-    assert ragtrace.feedback(call, thumbs="down", score=0.2, comment="Wrong.", user_id="u-1")
+    assert ragtrace.feedback(
+        call.trace_id, span_id=call.span_id, thumbs="down", score=0.2, comment="Wrong.", user_id="u-1"
+    )
     span, answer = the_feedback(recorded), recorded.span("rag").get_span_context()
     assert span.name == "feedback down"
     assert span.context.trace_id == answer.trace_id
@@ -84,9 +85,7 @@ class Sulking:
         ("0" * 32, {"thumbs": "up"}),
         ("no id", {"thumbs": "up"}),
         (None, {"thumbs": "up"}),
-        (trace.INVALID_SPAN, {"thumbs": "up"}),
         (TRACE_ID, {"thumbs": "up", "span_id": TRACE_ID}),
-        (trace.INVALID_SPAN, {"thumbs": "up", "span_id": SPAN_ID}),
         (TRACE_ID, {"thumbs": "sideways"}),
         (TRACE_ID, {"score": 1.01}),
         (TRACE_ID, {"score": float("nan")}),
@@ -124,7 +123,7 @@ def test_a_comment_obeys_the_content_policy(recording: Callable[..., Recorded]) 
     assert attributes[semconv.REFERENCE_ANSWER] == "[name] says 14 days."
     assert attributes[semconv.RAG_TRUNCATED] == ("comment",)
     assert attributes[semconv.RAG_REDACTED] == ("comment", "reference")
-    recorded = recording(capture_content=False)
+    recorded = recording(content="off")
     assert ragtrace.feedback(TRACE_ID, span_id=SPAN_ID, thumbs="down", comment="That is private.")
     span = the_feedback(recorded)
     assert [f"{link.context.span_id:016x}" for link in span.links] == [SPAN_ID]

@@ -47,7 +47,7 @@ def test_chunks_past_the_total_keep_ids_and_scores_and_metadata_too_long_is_left
     recorded = recording(content=ContentPolicy(max_chunk_bytes=10))
     call_once(chunks=[{"id": "a", "text": "abc", "metadata": {"title": "a long title"}}])
     assert recorded.chunks == [{"id": "a", "content": "abc", "truncated": True}]
-    recorded = recording(capture_content=False)
+    recorded = recording(content="off")
     call_once(chunks=[{"id": "a", "text": "secret", "score": 1, "metadata": {"t": "secret"}}])
     assert recorded.chunks == [{"id": "a", "score": 1.0}]
     assert all(span.attributes[semconv.RAG_CAPTURE] is False for span in recorded.spans)

@@ -142,7 +142,6 @@ HELD_OUT = [
         wanted=f"My lamp is broken.\n{Q}",
     ),
     row("Gradio message, history", lambda message, history: None, Q, [["Do you sell lamps?", "Yes."]]),
-    row("Gradio history", lambda history: None, [["Do you sell lamps?", "Yes."], [Q, None]]),
     row("pydantic", lambda req: None, Body()),
     row("nested pydantic", lambda payload: None, Outer()),
     row("named tuple", lambda row: None, Row("s1", Q)),

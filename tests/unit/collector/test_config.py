@@ -27,11 +27,8 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
     ("text", "said"),
     [
         ("sample: {ration: 1}\n" + EXPORT, "unknown key `sample.ration`: did you mean `ratio`?"),
-        ("export: [{endpoint: a:1, headrs: {}}]", "unknown key `export[0].headrs`: did you mean `headers`?"),
         ("assemble: {quiet_period: 5}\n" + EXPORT, "`assemble.quiet_period`: write a duration with its unit"),
-        ("receive: {grpc: 4317}\n" + EXPORT, "`receive.grpc`: write host:port"),
         ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
-        ("receive: {kafka: {}}\n" + EXPORT, "`receive.kafka.brokers` is missing"),
         (
             "receive: {kafka: {brokers: 'k:9092', topics: [a, b], dead_letter: b}}\n" + EXPORT,
             "`receive.kafka`: `dead_letter` of 'a' is one of `topics`",
@@ -45,10 +42,8 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             " options: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN}}}\n" + EXPORT,
             "`receive`: `kafka.options` would send the password readable to other machines",
         ),
-        ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
         ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: write 1 or less"),
         ("sample: {rules: [{name: a}]}\n" + EXPORT, "`sample.rules[0]`: say which answers: service, status"),
-        ("sample: {rules: [{service: a}]}\n" + EXPORT, "`sample.rules[0].name` is missing"),
         (
             "sample: {rules: [{name: ratio, service: a}]}\n" + EXPORT,
             "`sample.rules[0]`: 'ratio' is the name of a rule that is built in",
@@ -58,7 +53,6 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`sample.rules[0].model`: '/(/' is no regular expression",
         ),
         ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
-        ("export: [{endpoint: a:1}, {endpoint: a:1}]", "names an endpoint twice"),
         (
             "export: [{endpoint: '${env:NOWHERE}'}]",
             "`export[0].endpoint` needs the environment variable NOWHERE",
@@ -67,15 +61,10 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "assemble: {deadline: 99999999999999d}\n" + EXPORT,
             "`assemble.deadline`: write a duration of at most",
         ),
-        ("judge: {timeout: 0s}\n" + EXPORT, "`judge.timeout`: write a duration longer than zero"),
         ("export: [{endpoint: a:1, headers: {'a b': c}}]", "`export[0].headers`: header 1 cannot be sent"),
         (
             "evaluate: {metrics: [{name: faithfulness}, {name: faithfulness, threshold: 1}]}\n" + EXPORT,
             "`evaluate.metrics`: 'faithfulness' is named twice",
-        ),
-        (
-            "evaluate: {metrics: [{name: faithfulness, peer_prompts: true}]}\n" + EXPORT,
-            "`evaluate.metrics[0]`: `peer_prompts` needs a `profile`",
         ),
         ("judge: {verify: text}\n" + EXPORT, "`judge.verify`: choose `auto`, `json` or `logprobs`"),
         ("sample: {ratio: 0.5, suspicion: {to: 0.5}}\n" + EXPORT, "is not above `ratio`"),

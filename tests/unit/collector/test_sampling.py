@@ -127,12 +127,6 @@ def test_the_highest_rate_wins_and_names_the_rule_whatever_the_order() -> None:
         assert (sample.rule, sample.rate, sample.probability) == ("more", 0.7, 0.7)
 
 
-def test_of_equal_rates_the_first_rule_is_named_and_the_ratio_last() -> None:
-    rules = [{"name": "first", "service": "shop"}, {"name": "second", "service": "shop"}]
-    assert decide(plan_of(*rules, ratio=1.0)).sample.rule == "first"
-    assert decide(plan_of({"service": "x"}, ratio=1.0)).sample.rule == "ratio"
-
-
 def test_a_rule_that_drops_wins_over_all() -> None:
     plan = plan_of({"service": "shop"}, {"name": "probes", "model": "m", "rate": 0}, ratio=1.0)
     decision = decide(plan)
@@ -141,15 +135,6 @@ def test_a_rule_that_drops_wins_over_all() -> None:
         "probes",
         None,
     )
-
-
-@given(st.integers(0, 10_000), rates, rates.filter(bool), st.booleans())
-def test_raising_a_rate_or_adding_a_rule_loses_nothing(
-    number: int, ratio: float, rate: float, matches: bool
-) -> None:
-    fewer = decide(plan_of(ratio=ratio), number)
-    more = decide(plan_of({"service": "shop" if matches else "x", "rate": rate}, ratio=ratio), number)
-    assert more.left_out is None or fewer.left_out is not None
 
 
 @given(trace_ids, rates, st.lists(rates.filter(bool), max_size=3))

@@ -107,24 +107,6 @@ def check_mean(everything: Sequence[float], kept: Sequence[Weighed]) -> float:
     return sum(each.value for each in kept) / len(kept) - truth
 
 
-@pytest.mark.slow
-def test_neighbours_of_low_scores_change_no_average() -> None:
-    deciding = sampler(ratio=0.1, neighbours={"below": 0.5, "same": ["session"], "most": 5})
-    assert deciding.follow_ups is not None
-    everything, kept, policy = scores(random.Random(1)), [], deciding.follow_ups.policy
-    for number, (session, score) in enumerate(everything):
-        each = asked(number, session=f"s{session}")
-        decision = decide(deciding, each)
-        if decision.left_out is None:
-            kept.append(weighed(score, decision, each))
-            if score < policy.below and decision.sample.rule != "neighbour":
-                ids = (each.trace.trace_id, decision.span_id)
-                deciding.follow_ups.add(
-                    policy.low_answer(*ids, each.record, each.now_ns, tenant=decision.tenant)
-                )
-    assert check_mean([score for _, score in everything], kept) < -0.01  # for whoever forgets the weights
-
-
 def test_a_budget_that_lowers_rates_changes_no_average() -> None:
     deciding, drawn, kept = sampler(ratio=0.5), scores(random.Random(3)), []
     late = [

@@ -6,12 +6,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
-from ragtrace.model import Label, VerdictCounts
+from ragtrace.model import Label
 from ragtrace.stats import Weighed, weighted_mean
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.telemetry import scores as table
 from ragtrace_collector.telemetry.scores import ScoreMetric, Scores
-from tests.unit.answers.rows import NOON_NS, a_metric, a_row
+from tests.unit.answers.rows import NOON_NS, a_row
 
 
 class FixedClock:
@@ -90,20 +90,6 @@ def test_the_sums_give_the_mean_and_the_variance_of_the_library() -> None:
     )
     exact = sum(((score - mean) / chance) ** 2 for score, chance in drawn)
     assert squares - 2 * mean * product + mean**2 * weights == pytest.approx(exact)
-
-
-def test_claims_cost_and_quadrant_are_added_up() -> None:
-    both = (a_metric(0.0), a_metric(1.0, "chunk_precision"))
-    found = noted(
-        a_row(
-            1, metrics=both, probability=0.5, cost_usd=0.25, claims=VerdictCounts(contradicted=3, unjudged=1)
-        ),
-        a_row(2, cost_usd=None),
-    )
-    assert total(found, table.QUADRANT, ragtrace_diagnosis="generation_problem") == 2
-    assert total(found, table.CLAIMS, ragtrace_claim_verdict="contradicted") == 3
-    assert total(found, table.CLAIMS, ragtrace_claim_verdict="unjudged") == 1
-    assert (total(found, table.COST), total(found, table.UNPRICED)) == (0.25, 1)
 
 
 async def test_invented_models_without_number_fill_nothing() -> None:

@@ -36,7 +36,6 @@ RECORD = RagRecord.of(
 SCORINGS = [
     (metric, profile)
     for profile in PROFILES
-    if profile != "ragtrace"
     for metric in scored_metrics(profile)
     if (metric, profile) != ("answer_relevance", "rag_evals")
 ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
-from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
+from ragtrace.judge import CacheFile, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
@@ -79,7 +79,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file_of(path: Path) -> Callable[..., CacheFile]:
-    return lambda **settings: CacheFile(CacheSettings(path=path, **settings))
+    return lambda **settings: CacheFile(path, **settings)
 
 
 async def held(file: CacheFile, keys: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -237,7 +237,7 @@ async def test_a_cache_says_what_the_judge_would_have_said(
 
     path = tmp_path_factory.mktemp("cache") / "judge.db"
     plain = ScriptedJudge(answer)
-    judge = cached(ScriptedJudge(answer), CacheFile(CacheSettings(path=path)))
+    judge = cached(ScriptedJudge(answer), CacheFile(path))
     for texts, chunk in asks:
         shown = (NumberedText(number=1, text=f"chunk {chunk}"),)
         request = verify_request(dict(enumerate(texts, start=1)), chunks=shown, fence=f"{len(texts)}")
@@ -255,7 +255,7 @@ async def test_the_file_never_outgrows_its_limit(
     sizes: list[int], max_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("cache") / "judge.db"
-    file = CacheFile(CacheSettings(path=path, max_bytes=max_bytes))
+    file = CacheFile(path, max_bytes=max_bytes)
     for number, size in enumerate(sizes):
         await file.put(b"%d" % number, b"x" * size)
     newest = b"%d" % (len(sizes) - 1)

@@ -24,13 +24,10 @@ from ragtrace.errors import (
 from ragtrace.judge import (
     AdaptiveLimiter,
     Backoff,
-    CacheSettings,
     JudgeSettings,
-    Limited,
-    Metered,
+    Paced,
     Retrying,
     ScriptedJudge,
-    Timed,
     judge_named_by,
     open_judge,
     spent_by,
@@ -60,7 +57,7 @@ def test_a_wrong_script_is_refused_with_its_file_and_field(tmp_path: Path) -> No
 
 
 async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
-    silent = Timed(ScriptedJudge(gate=asyncio.Event()), 0.01)
+    silent = Paced(ScriptedJudge(gate=asyncio.Event()), 1, 0.01)
     [failure] = (await evaluate(RECORD, judge=silent)).failures
     assert failure.error_type == JudgeTimeout.error_type
 
@@ -151,7 +148,7 @@ def test_no_pause_is_shorter_than_asked_for_or_longer_than_patience(
 
 
 async def test_a_judge_knows_what_it_spent_failures_included() -> None:
-    judge = Limited(Metered(failing(JudgeNonsense("no", usage=TEN))), 1)
+    judge = Retrying(failing(JudgeNonsense("no", usage=TEN)), Backoff())
     with pytest.raises(JudgeNonsense):
         await judge.ask(text_request())
     await judge.ask(text_request())
@@ -176,7 +173,7 @@ def open_inner(_settings: JudgeSettings) -> ScriptedJudge:
 
 def around(judge: ScriptedJudge, tmp_path: Any, timeout_s: float = 60.0) -> Judge:
     INNER.append(judge)
-    cache = CacheSettings(path=tmp_path / "judge.db")
+    cache = tmp_path / "judge.db"
     return open_judge(f"{__name__}:open_inner", timeout_s=timeout_s, max_concurrency=2, cache=cache)
 
 

@@ -33,7 +33,7 @@ from ragtrace.judge_forms import (
 from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, metric_named
 from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import Evaluator, evaluate
 from ragtrace.ports import Embeddings, FreeText, JudgeRequest, Metric, YesProbability
 from ragtrace.scoring import PROFILES
 
@@ -262,7 +262,7 @@ async def described(case: Case) -> Mapping[str, object]:
     metrics, settings = case.metrics(), {"embedder": Vectors(), **case.settings}
     judge = Reader(case)
     evaluation = await evaluate(RECORD, metrics=metrics, judge=judge, run_id="golden", **settings)
-    version = evaluator_version(metrics, judge, **settings)
+    version = Evaluator(metrics=metrics, judge=judge, **settings).version
     assert evaluation.evaluator_version == version
     assert evaluation.evaluator_set is not None
     named = [f"{outcome.metric}.{outcome.profile}" for outcome in evaluation.outcomes]

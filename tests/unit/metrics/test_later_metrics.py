@@ -21,7 +21,7 @@ from ragtrace.model import (
     RagRecord,
     SkipReason,
 )
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import Evaluator, evaluate
 from ragtrace.ports import JudgeRequest
 
 RECORD = RagRecord.of(
@@ -222,7 +222,7 @@ async def test_a_criterion_that_the_judge_leaves_out_is_asked_for_again_then_an_
 
 def test_the_version_of_a_criterion_changes_with_the_text_alone() -> None:
     def version(text: str) -> str:
-        return evaluator_version([metric_named("next_step", criterion=text)], ScriptedJudge())
+        return Evaluator(metrics=[metric_named("next_step", criterion=text)], judge=ScriptedJudge()).version
 
     assert version("Names the next step") == version(" Names  the\nnext step ")
     assert version("Names the next step") != version("Names a next step")

@@ -29,7 +29,7 @@ from ragtrace.model import (
     SkipReason,
     Usage,
 )
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import Evaluator, evaluate
 from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")
@@ -167,17 +167,17 @@ async def test_the_input_digest_follows_what_the_judge_sees() -> None:
 
 
 def test_the_version_changes_with_whatever_gives_the_result() -> None:
-    judge, metric = ScriptedJudge(), Faithfulness()
-    base = evaluator_version([metric], judge)
+    base = Evaluator(metrics=[Faithfulness()], judge=ScriptedJudge())
+    both = replace(base, metrics=[Faithfulness(), Broken()])
     others = [
-        evaluator_version([Faithfulness(threshold=0.7)], judge),
-        evaluator_version([metric], LexicalJudge()),
-        evaluator_version([metric], judge, limits=StepLimits(claims_per_call=5)),
-        evaluator_version([metric, Broken()], judge),
+        replace(base, metrics=[Faithfulness(threshold=0.7)]),
+        replace(base, judge=LexicalJudge()),
+        replace(base, limits=StepLimits(claims_per_call=5)),
+        both,
     ]
-    assert len({base, *others}) == 5
-    assert base == evaluator_version([Faithfulness()], ScriptedJudge())
-    assert evaluator_version([metric, Broken()], judge) == evaluator_version([Broken(), metric], judge)
+    assert len({each.version for each in (base, *others)}) == 5
+    assert base.version == replace(base, judge=ScriptedJudge()).version
+    assert both.version == replace(base, metrics=[Broken(), Faithfulness()]).version
 
 
 def test_an_unknown_metric_is_answered_with_those_there_are() -> None:

@@ -1,4 +1,4 @@
-"""Options of metrics: when a result passes, truths, missing verdicts, evidence, sentences of chunks."""
+"""Options of metrics: when a result passes, missing verdicts, evidence, sentences of chunks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     GivenGrade,
-    GivenTruths,
     GivenVerdict,
-    TruthsInput,
-    TruthsReply,
     VerifyInput,
     VerifyReply,
 )
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, Label, MetricFailure, MetricResult, RagRecord, SkipReason
-from ragtrace.pipeline import evaluate, evaluator_version
+from ragtrace.pipeline import Evaluator, evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 REFUNDS = RagRecord.of(
@@ -64,15 +61,7 @@ def test_what_an_option_cannot_be_is_told() -> None:
             {"pass_when": "contradicted == 0"},
             "no 'contradicted' to compare: choose from score",
         ),
-        (
-            "faithfulness",
-            {"truths": True, "truths_limit": 0},
-            "`truths_limit` is a whole number from 1 to 200",
-        ),
-        ("faithfulness", {"truths": True, "truths_limit": 2.5}, "`truths_limit` is a whole number"),
-        ("faithfulness", {"truths_limit": 5}, "needs `truths: true`"),
-        ("faithfulness", {"on_missing": "skip"}, "`on_missing` is unjudged or unsupported, not 'skip'"),
-        ("faithfulness", {"on_mising": "unsupported"}, "unexpected keyword argument 'on_mising'"),
+        ("faithfulness", {"evidence": False}, "has no option `evidence`.*`require_evidence`"),
         ("context_relevance", {"unit": "word"}, "`unit` is chunk or sentence, not 'word'"),
         ("context_precision", {"against": "question"}, "`against` is reference or answer"),
         ("retrieval_recall", {"k": 0}, "`k` is a whole number from 1 on, not 0"),
@@ -83,7 +72,7 @@ def test_what_an_option_cannot_be_is_told() -> None:
 
 def test_another_rule_is_another_evaluator_and_a_threshold_is_a_rule() -> None:
     default, at_half, said_so, other = (
-        evaluator_version([metric_named("faithfulness", **how)], ScriptedJudge())
+        Evaluator(metrics=[metric_named("faithfulness", **how)], judge=ScriptedJudge()).version
         for how in ({}, {"threshold": 0.5}, {"pass_when": "score >= 0.5"}, {"pass_when": "contradicted == 0"})
     )
     assert at_half == said_so
@@ -195,83 +184,8 @@ def test_a_verdict_that_is_left_out_turns_no_fail_into_a_pass_and_no_pass_into_a
         assert left_out
 
 
-SHOP = "Refunds take 14 days. Our shop opened in 1998. We sell shoes."
-CARDS = "Gift cards expire after 3 years."
-ANSWER = "Refunds take 14 days. Our shop opened in 1998. Gift cards expire after 9 years."
-
-
-def of_shop(*contexts: str, answer: str = ANSWER) -> RagRecord:
-    return RagRecord.of(question="What about refunds?", contexts=contexts or (SHOP, CARDS), answer=answer)
-
-
-async def test_claims_are_judged_against_the_truths_with_one_call_more() -> None:
-    judge = ScriptedJudge(Script(truths={"Refunds": ["Refunds take 14 days."]}))
-    result = await measured(of_shop(), judge, truths=True)
-    assert labels(result) == ["supported", "unsupported", "contradicted"]  # no truth says 1998
-    assert judge.calls == {"extract": 1, "truths": 1, "verify": 1}
-    assert result.intermediate.truths == ("Refunds take 14 days.", CARDS)
-    assert (result.intermediate.truths_limit, result.details["truths"]) == (None, 2)
-    assert [run.step for run in result.steps] == ["extract", "truths", "verify"]
-    judge = ScriptedJudge()
-    plain = await measured(of_shop(), judge)
-    assert judge.calls == {"extract": 1, "verify": 1}
-    limited = await measured(of_shop(), truths=True, truths_limit=9)
-    assert limited.evaluator_version.startswith(f"{plain.evaluator_version[:1]}-truths-9+")
-
-
-async def test_a_quote_is_looked_up_in_the_chunk_and_not_in_its_truths() -> None:
-    judge = ScriptedJudge(Script(truths={"Refunds": ["Refunds take 14 days", "The shop sells shoes."]}))
-    result = await measured(of_shop(answer="Refunds take 14 days. The shop sells shoes."), judge, truths=True)
-    assert [(v.label.value, v.quote, v.quote_verified) for v in result.verdicts] == [
-        ("supported", "Refunds take 14 days", True),
-        ("supported", None, False),
-    ]
-
-
-async def test_the_same_chunk_is_never_read_twice() -> None:
-    judge, metric = ScriptedJudge(), metric_named("faithfulness", truths=True)
-    for contexts in ((SHOP, CARDS), (CARDS, SHOP), (SHOP, "Shoes cost 50 euros.")):
-        (result,) = (await evaluate(of_shop(*contexts), metrics=[metric], judge=judge)).results
-        assert result.score == pytest.approx(2 / 3)
-    read = [
-        [chunk.text for chunk in request.inputs.chunks]
-        for request in judge.requests
-        if isinstance(request.inputs, TruthsInput)
-    ]
-    assert read == [[SHOP, CARDS], ["Shoes cost 50 euros."]]
-
-
-async def test_the_limit_of_truths_is_told_and_enforced_on_the_reply() -> None:
-    judge = ScriptedJudge()  # it lists every sentence, whatever the limit
-    result = await measured(of_shop(), judge, truths=True, truths_limit=1)
-    assert result.intermediate.truths == ("Refunds take 14 days.", CARDS)
-    assert (result.intermediate.truths_limit, result.details["truths_cut"]) == (1, 2)
-    (asked,) = (request for request in judge.requests if isinstance(request.inputs, TruthsInput))
-    assert "1" in asked.user.split("limit", 1)[1].split("chunk", 1)[0]
-    shown = [request.inputs for request in judge.requests if isinstance(request.inputs, VerifyInput)]
-    assert [chunk.text for chunk in shown[0].chunks] == ["Refunds take 14 days.", CARDS]
-
-
-async def test_a_chunk_whose_truths_cannot_be_read_is_shown_as_it_is() -> None:
-    def reply(request: JudgeRequest[Any]) -> Any:
-        if not isinstance(request.inputs, TruthsInput):
-            return ScriptedJudge().reply_to(request)
-        if any(chunk.text == CARDS for chunk in request.inputs.chunks):
-            raise JudgeCutOff("cut off")
-        nothing = [GivenTruths(id=chunk.number, truths=[]) for chunk in request.inputs.chunks]
-        return TruthsReply(chunks=nothing)
-
-    result = await measured(of_shop(), ScriptedJudge(reply), truths=True)
-    assert labels(result) == ["unsupported", "unsupported", "contradicted"]
-    assert result.details["chunks_unread"] == 1
-
-
-CLEAR, BARE, LOST, WRONG = "It takes 14 days.", "It is green.", "It is round.", "It takes 30 days."
-SAID: Final = {
-    CLEAR: ("supported", [1], CLEAR),
-    BARE: ("supported", [], ""),
-    WRONG: ("contradicted", [1], CLEAR),
-}
+CLEAR, BARE, LOST = "It takes 14 days.", "It is green.", "It is round."
+SAID: Final = {CLEAR: ("supported", [1], CLEAR), BARE: ("supported", [], "")}
 
 
 def careless(request: JudgeRequest[Any]) -> Any:
@@ -288,29 +202,18 @@ def careless(request: JudgeRequest[Any]) -> Any:
     return VerifyReply(verdicts=verdicts)
 
 
-async def test_claims_without_a_verdict_or_evidence_count_as_the_options_say() -> None:
+async def test_a_claim_without_evidence_counts_as_the_option_says() -> None:
     record = RagRecord.of(question="How?", contexts=[CLEAR], answer=f"{CLEAR} {BARE} {LOST}")
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "supported unjudged unjudged"),
-        ({"on_missing": "unsupported"}, "supported unsupported unsupported"),
         ({"require_evidence": False}, "supported supported unjudged"),
-        ({"require_evidence": False, "on_missing": "unsupported"}, "supported supported unsupported"),
     ]
     versions = set()
     for options, expected in cases:
         result = await measured(record, ScriptedJudge(careless), **options)
         assert labels(result) == expected.split(), options
         versions.add(result.evaluator_version.partition("+")[0])
-    assert len(versions) == 4
-
-
-async def test_hallucination_counts_unsupported_claims_if_asked() -> None:
-    record = RagRecord.of(question="How?", contexts=[CLEAR], answer=f"{WRONG} {CLEAR} {LOST}")
-    judge, asked = ScriptedJudge(careless), {"metric": "hallucination", "on_missing": "unsupported"}
-    usual = await measured(record, judge, **asked)
-    both = await measured(record, judge, **asked, count_unsupported=True)
-    assert (usual.score, both.score) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
-    assert (usual.details["ungrounded_share"], both.label) == (both.score, Label.FAIL)
+    assert len(versions) == 2
 
 
 NEEDED = "Refunds take 14 days."

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError, JudgeCompromised, JudgeUnable
-from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
+from ragtrace.judge import CacheFile, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply, YesNoInput
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
@@ -203,7 +203,7 @@ async def test_a_verdict_given_without_canaries_is_no_verdict_for_a_record_with_
     model = Model(p_yes=lambda asked: 0.9)  # yes to everything, canaries included
 
     async def judged(settings: VerifySettings) -> Verification:
-        judge = cached(model, CacheFile(CacheSettings(path=tmp_path / "judge.db")))
+        judge = cached(model, CacheFile(tmp_path / "judge.db"))
         try:
             return await StepSession(record(WRONG), judge, limits=StepLimits(verify=settings)).verify()
         finally:

@@ -17,7 +17,6 @@ from ragtrace.quality import (
     DisputeCount,
     MeasuredJudge,
     QualityReport,
-    ReportDimension,
     ReportRequest,
     quality_report,
     report_as_json,
@@ -70,8 +69,8 @@ def errors(good: tuple[int, int] = (190, 200), bad: tuple[int, int] = (45, 50)) 
     return MeasuredJudge(
         name=MODEL,
         errors=JudgeErrors(
-            sensitivity=CountedShare(hits=good[0], of=good[1]),
-            specificity=CountedShare(hits=bad[0], of=bad[1]),
+            sensitivity=CountedShare(right=good[0], of=good[1]),
+            specificity=CountedShare(right=bad[0], of=bad[1]),
         ),
     )
 
@@ -100,7 +99,7 @@ def test_groups_have_only_their_own_answers_the_largest_first() -> None:
         *traffic(300, seed=2, service="large"),
         judged(999, 1.0, service=""),
     ]
-    report = report_of(answers, replace(ALL, by=ReportDimension.SERVICE))
+    report = report_of(answers, replace(ALL, by="service"))
     assert [group.name for group in report.groups] == ["large", "small", "(none)"]
     assert sum(group.answers for group in report.groups) == report.whole.answers == len(answers)
 
@@ -151,7 +150,7 @@ def test_disputed_answers_are_counted_among_those_that_several_evaluations_decid
 
 @pytest.mark.slow
 def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
-    request = replace(ALL, by=ReportDimension.MODEL)
+    request = replace(ALL, by="model")
     found = request.collector()
     for number in range(1, 10_051):
         found.add(judged(number, 1.0, model=f"model-{number}"))

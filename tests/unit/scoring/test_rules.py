@@ -98,13 +98,9 @@ def reported(metric: str, profile: str, verdicts: Any, **options: Any) -> tuple[
 def test_verdicts_are_understood_in_any_form() -> None:
     for verdicts in [
         [verdict(S), verdict(N)],
-        [S, N],
-        ["S", "N"],
-        ["supported", "not_mentioned"],
+        ["S", "not_mentioned"],
         ["Yes", " borderline "],
-        ["yes", "idk"],
         [{"label": "S"}, {"verdict": "idk"}],
-        [{"i": 0, "label": S}, {"i": 1, "label": "neutral"}],
         {"claims": ["a", "b"], "verdicts": [{"label": "S"}, {"label": "N"}]},
         (label for label in (S, N)),
     ]:
@@ -118,7 +114,6 @@ def test_the_same_verdicts_are_worth_something_else_to_each_tool() -> None:
 
 def test_an_answer_without_claims_is_what_each_tool_makes_of_it() -> None:
     assert {profile: reported("faithfulness", profile, []) for profile in PROFILES} == {
-        "ragtrace": ("nan", None),
         "ragas": ("nan", None),
         "ragas-legacy": ("nan", None),
         "deepeval-3": ("ok", 1.0),
@@ -131,7 +126,7 @@ def test_an_answer_without_claims_is_what_each_tool_makes_of_it() -> None:
 def test_a_missing_verdict_is_ignored_or_a_no() -> None:
     ignored = dict.fromkeys(("ragas", "ragas-legacy", "deepeval-3", "deepeval-4"), 1.0)
     for missing in ({"verdicts": [S, S, U]}, {"verdicts": [S, S], "n_claims": 3}):
-        scores = {p: score("faithfulness", p, **missing).raw for p in PROFILES if p != "ragtrace"}
+        scores = {p: score("faithfulness", p, **missing).raw for p in PROFILES}
         assert scores == pytest.approx({**ignored, "promptfoo": 2 / 3, "rag_evals": 2 / 3}), missing
 
 
@@ -146,13 +141,11 @@ def test_ragas_calculates_with_the_number_that_was_written() -> None:
 def test_what_is_not_understood_is_named() -> None:
     for arguments, complaint in [
         (("faithfulness", "ragas", ["perhaps"]), "the verdict 'perhaps' is not understood: give a Verdict"),
-        (("faithfulness", "ragas", [1.5]), "a verdict of type float"),
-        (("faithfulness", "ragas", [{"colour": 1}]), r"the keys \['colour'\]"),
+        (("faithfulness", "ragas", [{"colour": 1}]), "the verdict {'colour': 1} is not understood"),
         (("faithfulness", "ragas", {"votes": []}), "one of the keys verdicts"),
-        (("faithfulness", "ragas", "yes"), "give a list: str is none"),
-        (("faithfulness", "ragas", 1), "give a list: int is none"),
+        (("faithfulness", "ragas", "yes"), "give a list, or a mapping"),
         (("hallucination", "ragas", []), "no rule for 'hallucination': choose from answer_relevance"),
-        (("faithfulness", "phoenix", []), "choose from ragtrace, ragas"),
+        (("faithfulness", "phoenix", []), "choose from ragas, ragas-legacy"),
         (("groundedness", "ragas", [3]), "the rating 3"),
         (("answer_relevance", "ragas", ["a question"]), "needs a `cosine`"),
         (("answer_relevance", "rag_evals", ["S"]), "the judge's own number"),

@@ -179,7 +179,7 @@ def judged(passes: int, of: int) -> list[Weighed]:
 
 def errors(good: tuple[int, int], bad: tuple[int, int]) -> JudgeErrors:
     return JudgeErrors(
-        sensitivity=CountedShare(hits=good[0], of=good[1]), specificity=CountedShare(hits=bad[0], of=bad[1])
+        sensitivity=CountedShare(right=good[0], of=good[1]), specificity=CountedShare(right=bad[0], of=bad[1])
     )
 
 

@@ -289,7 +289,7 @@ def test_content_capture_that_is_off_is_named() -> None:
     assert set(reasons(record).items()) == {
         (part, SkipReason.NO_CONTENT) for part in (Part.QUESTION, Part.CONTEXT, Part.ANSWER)
     }
-    assert all("capture_content=True" in gap.detail for gap in record.gaps)
+    assert all('content="on"' in gap.detail for gap in record.gaps)
 
 
 def test_uploaded_messages_are_named() -> None:

@@ -138,14 +138,12 @@ GIVE_UP = """
 import asyncio, sys
 from pathlib import Path
 from ragtrace.backfill.progress import Progress
-from ragtrace.model import JudgeIdentity
 from ragtrace.transcripts import Transcripts
 from ragtrace.transcripts import TranscriptReply
 
 async def keep(transcripts, number):
-    who = JudgeIdentity(provider="p", model="m")
-    said = TranscriptReply(body=b"x" * 1000, usage=b"{}")
-    await transcripts.keep_said(bytes([number]), said, identity=who, step="verify", prompt="?" * 10_000)
+    said = TranscriptReply(body=b"x" * 10_000, usage=b"{}")
+    await transcripts.keep_said(bytes([number]), said)
 
 async def given_up(folder):
     with Transcripts(folder / "judged.db") as transcripts, Progress(folder / "progress.db") as progress:
