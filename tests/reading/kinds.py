@@ -577,36 +577,6 @@ def _asked() -> Iterator[tuple[str, str]]:
     yield "pydantic-repr", f"AskRequest(question='{Q}', user_id='u1')"
 
 
-def envelopes() -> Iterator[Found]:
-    """Results of tools in envelopes of their own."""
-    for name, result in (
-        ("hits", {"hits": [{"id": "a", "text": PAID}], "total": 1}),
-        ("passages", {"status": "success", "passages": [{"text": PAID, "score": 1}]}),
-        ("mcp", {"content": [{"type": "text", "text": PAID}], "isError": False}),
-        ("mcp-json", {"content": [{"type": "text", "text": dumped({"results": [{"text": PAID}]})}]}),
-        ("pinecone", {"matches": [{"id": "a", "score": 0.5, "metadata": {"text": PAID}}]}),
-        ("bedrock", {"retrievalResults": [{"content": {"text": PAID, "type": "TEXT"}, "score": 0.5}]}),
-        ("azure", {"value": [{"@search.score": 1.5, "chunk_id": "a", "chunk": PAID}]}),
-        ("text", PAID),
-    ):
-        yield (name, ONE, chat([parts("user", Q)], A, tool("search_docs", result), operation="invoke_agent"))
-    for name, output in (
-        ("list", dumped([{"page_content": PAID, "metadata": {}}])),
-        ("results", dumped({"results": [{"text": PAID, "score": 0.5}]})),
-        ("texts", dumped([PAID])),
-        ("mcp", dumped({"response": [{"type": "text", "text": dumped({"pageContent": PAID})}]})),
-        ("n8n", dumped([[{"json": {"documents": [{"content": PAID}]}, "pairedItem": 0}]])),
-        ("pair", dumped([[{"page_content": PAID}, 0.3]])),
-        ("rows", dumped([[1, PAID, 0.8]])),
-        ("by-id", dumped({"a": PAID})),
-        ("repr", f"[Document(metadata={{'source': 'a.md'}}, page_content='{PAID}')]"),
-        ("graphql", dumped({"data": {"Get": {"Docs": [{"content": PAID}]}}})),
-        ("text", PAID),
-    ):
-        found = {"openinference.span.kind": "RETRIEVER", "input.value": Q, "output.value": output}
-        yield f"retriever-{name}", ONE, oi("CHAIN", Q, A, node("retriever", found), oi_llm(Q, A))
-
-
 def streams() -> Iterator[Found]:
     """Answers that are a part of what the user would have got, and streams that were recorded as they came."""
     yield from _recorded_streams()
@@ -751,7 +721,6 @@ def held() -> tuple[Case, ...]:
         "hosted": hosted(),
         "clock": clocks(),
         "wrapped": wrapped(),
-        "envelope": envelopes(),
         "stream": streams(),
         "producer": producers(),
         "negative": negatives(),
