@@ -284,6 +284,10 @@ SAID: Mapping[str, object] = {
     "lc-output": {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"], "kwargs": {"content": A, "response_metadata": {}, "type": "ai", "id": "run-1"}},
     "generation-state": {"question": Q, "generation": A, "documents": _S, "loop_step": 1},
     "with-suggestions": {"answer": A, "suggestions": ["How do I return a lamp?", "Who pays for the return shipping?"], "title": "Refund times"},
+    "langchain-str": f"content='{A}' additional_kwargs={{}} response_metadata={{}} id='run-1'",
+    "lang-graph-repr": f"{{'messages': [HumanMessage(content='{Q}'), AIMessage(content='{A}', id='1')]}}",
+    "llamaindex-repr": f"Response(response='{A}', source_nodes=[NodeWithScore(node=<Node 1>)])",
+    "dspy-repr": f"Prediction(\n    reasoning='so',\n    answer='{A}'\n)",
     "litellm-repr": f"ModelResponse(id='c', created=1, model='m', object='chat.completion', system_fingerprint=None, choices=[Choices(finish_reason='stop', index=0, message=Message(content={A!r}, role='assistant', tool_calls=None, function_call=None))], usage=Usage(completion_tokens=5, prompt_tokens=5, total_tokens=10))",
     "openai-repr": f"ChatCompletion(id='c', choices=[Choice(finish_reason='stop', index=0, logprobs=None, message=ChatCompletionMessage(content={A!r}, refusal=None, role='assistant', annotations=[], audio=None, function_call=None, tool_calls=None))], created=1, model='m', object='chat.completion')",
     "anthropic-repr": f"Message(id='m', content=[TextBlock(citations=None, text={A!r}, type='text')], model='m', role='assistant', stop_reason='end_turn', type='message')",
@@ -372,6 +376,8 @@ ASKED: Mapping[str, object] = {
     "slack": {"event": {"type": "app_mention", "user": "U1", "text": Q, "channel": "C1"}, "team_id": "T1"},
     "autogen": {"task": Q},
     "n8n": [[{"json": {"sessionId": "s", "action": "sendMessage", "chatInput": Q}, "pairedItem": {"item": 0}}]],
+    "beside-names": {"user_id": "u-1", "tenant": "acme corp", "text": Q},
+    "langchain-str": f"content='{Q}' additional_kwargs={{}}",
     "frage": {"frage": Q, "sprache": "de", "mandant": "Musterhaus GmbH"},
     "spring": {"user": Q},
     "agno": {"run_input": {"input_content": Q}, "session_id": "s"},
@@ -440,7 +446,7 @@ def flows(w: Write) -> Iterator[tuple[str, Expected | tuple[Expected, ...] | Non
 
 
 def _is_text(name: str, value: object) -> bool:
-    return isinstance(value, str) and not name.endswith("-repr")
+    return isinstance(value, str) and not name.endswith(("-repr", "-str"))
 
 
 def _is_message(value: object) -> bool:
