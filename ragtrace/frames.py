@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from ragtrace._row_fields import RECORD_FIELDS
 from ragtrace._row_files import RowNotices, read_row, table_rows, tell_unknown
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.metrics import Prompts, StepLimits, metric_named
-from ragtrace.metrics.judge_card import JudgeCard
+from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, VerdictLabel
 from ragtrace.pipeline import evaluate, map_in_order
-from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.process import wait_for
 from ragtrace.records import RecordReader, RecordRow
 
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 FrameT = TypeVar("FrameT")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _SOURCE: Final = "the records"
 _ERROR: Final = "ragtrace_error"
@@ -291,41 +301,13 @@ def _bar(total: int, *, wanted: bool | None) -> Iterator[Any]:
         yield lambda: bar.advance(task)
 
 
-def evaluate_sync(
-    record: object,
-    *,
-    metrics: Sequence[Metric | str] = ("faithfulness",),
-    judge: Judge | str = "lexical",
-    run_id: str | None = None,
-    clock: Clock | None = None,
-    prompts: Prompts | None = None,
-    limits: StepLimits | None = None,
-    embedder: Embedder | str | None = None,
-    second_judge: Judge | str | None = None,
-    cards: Sequence[JudgeCard] = (),
-) -> Evaluation:
-    """Run `evaluate` and wait for the result. Works inside a running event loop too, as in Jupyter.
+def _waiting(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    @wraps(work)
+    def run(*args: P.args, **given: P.kwargs) -> T:
+        return wait_for(work(*args, **given))
 
-    Example:
-        ```python
-        record = RagRecord.of(question="How long?", contexts=["Refunds take 14 days."], answer="30 days.")
-        evaluate_sync(record, judge="openai:gpt-4o-mini").results[0].score
-        ```
+    return run
 
-    Raises:
-        ConfigError: no metric or judge has that name, or the judge lacks a setting.
-    """
-    return wait_for(
-        evaluate(
-            record,
-            metrics=metrics,
-            judge=judge,
-            run_id=run_id,
-            clock=clock,
-            prompts=prompts,
-            limits=limits,
-            embedder=embedder,
-            second_judge=second_judge,
-            cards=cards,
-        )
-    )
+
+evaluate_sync = _waiting(evaluate)
+"""Runs `evaluate` and waits for the result. Works inside a running event loop too, as in Jupyter."""

@@ -59,7 +59,6 @@ def open_client(
     most_bytes: int,
     verify: ssl.SSLContext | bool = True,
     headers: Mapping[str, str] | None = None,
-    most_connections: int = 100,
 ) -> httpx.AsyncClient:
     """Open a client. Its responses are read as any of httpx: ``await response.aread()``, streamed or not.
 
@@ -68,7 +67,6 @@ def open_client(
         most_bytes: The size limit of one reply, compressed and decompressed.
         verify: How servers are trusted, with the client's certificate.
         headers: Sent with every request.
-        most_connections: Open at once.
 
     Reading a reply raises `BodyTooLarge` beyond ``most_bytes``, and `UnreadableBody` if it cannot be
     decompressed, is cut off, or has an encoding that was not requested.
@@ -79,7 +77,6 @@ def open_client(
         **client_options(most_bytes, headers),
         verify=verify,
         timeout=timeout_s,
-        limits=httpx.Limits(max_connections=most_connections),
     )
 
 
@@ -126,24 +123,15 @@ async def _hide_login(request: Any) -> None:
 
 def _bounding(most_bytes: int) -> Any:
     async def bound(response: Any) -> None:
-        _note_redirect(response)
+        location = response.headers.pop("location", None)  # or httpx would read it, and quote what is none
+        response.extensions[_REDIRECTS_TO] = host_of_redirect(
+            response.status_code, location, asked=str(response.request.url)
+        )
         coding = response.headers.pop("content-encoding", None)  # or httpx would decompress, without a limit
         kind = _bounded_stream(_package_of(response))
         response.stream = kind(response.stream, coding, most_bytes)
 
     return bound
-
-
-def _note_redirect(response: Any) -> None:
-    location, asked = response.headers.get("location"), response.request.url
-    if location is None:
-        response.extensions[_REDIRECTS_TO] = None
-        return
-    response.extensions[_REDIRECTS_TO] = host_of_redirect(response.status_code, location, asked=str(asked))
-    try:
-        type(asked)(location)
-    except import_module(_package_of(response)).InvalidURL:  # httpx would fail, and quote a part of it
-        del response.headers["location"]
 
 
 def _package_of(response: Any) -> str:

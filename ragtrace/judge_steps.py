@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal, TypeAlias, get_args
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import ChunkVerdict, Claim, SentenceGrade, Verdict, VerdictLabel
+from ragtrace.model import ChunkVerdict, Claim, Verdict, VerdictLabel
 
 StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions", "criteria"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
@@ -129,22 +129,6 @@ class Grading:
 
     verdicts: tuple[ChunkVerdict, ...]
     """One verdict per chunk, by rank."""
-    rejected: int
-    """Number of grades with unknown numbers."""
-    with_reference: bool
-    """Whether the judge saw a reference answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceGrading:
-    """The result of step C on the sentences of the chunks."""
-
-    grades: tuple[SentenceGrade, ...]
-    """One grade per sentence, in the order of the ranks and texts, as many as the limits allow."""
-    total: int
-    """How many sentences the chunks have; those without a grade are unjudged."""
-    chunks: tuple[ChunkVerdict, ...]
-    """The best grade of the sentences of each chunk, by rank."""
     rejected: int
     """Number of grades with unknown numbers."""
     with_reference: bool

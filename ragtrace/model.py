@@ -509,20 +509,6 @@ class ChunkVerdict:
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceGrade:
-    """The relevance of a sentence of a chunk to the question. It holds no text."""
-
-    chunk_id: str
-    start: int
-    """Character offsets in the chunk's text."""
-    end: int
-    label: VerdictLabel
-    """``relevant``, ``partly_relevant``, ``irrelevant`` or ``unjudged``."""
-    omitted: bool = False
-    """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
-
-
 _NAMES_OF_LABELS = tuple((label, label.value) for label in VerdictLabel)
 
 
@@ -541,7 +527,7 @@ class VerdictCounts:
     not_met: int = 0
 
     @classmethod
-    def of(cls, verdicts: Iterable[Verdict | ChunkVerdict | SentenceGrade]) -> VerdictCounts:
+    def of(cls, verdicts: Iterable[Verdict | ChunkVerdict]) -> VerdictCounts:
         """Count verdicts by label."""
         labels = [verdict.label for verdict in verdicts]
         return cls(**{name: labels.count(label) for label, name in _NAMES_OF_LABELS})
@@ -695,8 +681,6 @@ class Intermediate:
     """Questions generated from the answer, to compare with the user's question."""
     similarities: tuple[float | None, ...] = ()
     """Cosine similarity of each generated question with the user's question; ``None`` if undefined."""
-    sentences: tuple[SentenceGrade, ...] = ()
-    """Grades of the sentences of the chunks, if they are what was graded: 300 at most by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -130,11 +130,16 @@ def load_address(address: Address) -> Any:
     Raises:
         ConfigError: there is no such file, module or name, or its code raises; the message says which.
     """
-    module = _module_of_file(address) if address.is_file else _imported(address)
     try:
-        return getattr(module, address.name)
-    except AttributeError:
-        raise ConfigError(f"{address.where!r} has no {address.name!r}") from None
+        module = _module_of_file(address) if address.is_file else import_module(address.where)
+    except Exception as exc:  # third-party code may raise anything
+        frames = traceback.extract_tb(exc.__traceback__)
+        own = [each for each in frames if "importlib" not in each.filename and each.filename != __file__]
+        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+        raise ConfigError(f"{str(address)!r} cannot be loaded: {exc!r}{place}") from exc
+    if not hasattr(module, address.name):
+        raise ConfigError(f"{address.where!r} has no {address.name!r}")
+    return getattr(module, address.name)
 
 
 def find_plugins(group: str, built_in: Mapping[str, str]) -> Mapping[str, EntryPoint]:
@@ -163,44 +168,17 @@ def _installed(group: str) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}  # reads files: once per process
 
 
-def _imported(address: Address) -> ModuleType:
-    try:
-        return import_module(address.where)
-    except ModuleNotFoundError as exc:
-        if exc.name is None or not f"{address.where}.".startswith(f"{exc.name}."):
-            raise _cannot_load(address, exc) from exc
-        raise ConfigError(
-            f"{str(address)!r}: there is no module {exc.name!r} on Python's path: install it, set PYTHONPATH,"
-            f" or name a file, such as ./{address.where}.py:{address.name}"
-        ) from exc
-    except Exception as exc:
-        raise _cannot_load(address, exc) from exc
-
-
 def _module_of_file(address: Address) -> ModuleType:
     path = Path(address.where).resolve()
-    if not path.is_file():
-        raise ConfigError(f"{str(address)!r}: there is no file {str(path)!r}")
     name = f"ragtrace_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name not in sys.modules:
-        _run(path, name, address)
+        loader = SourceFileLoader(name, str(path))
+        spec = spec_from_loader(name, loader)
+        assert spec is not None
+        sys.modules[name] = module = module_from_spec(spec)
+        try:
+            loader.exec_module(module)  # dataclasses and pydantic look up their module in sys.modules
+        except BaseException:
+            del sys.modules[name]
+            raise
     return sys.modules[name]
-
-
-def _run(path: Path, name: str, address: Address) -> None:
-    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{str(address)!r}: {str(path)!r} is no Python file")
-    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pydantic look up their module there
-    try:
-        spec.loader.exec_module(module)  # third-party code may raise anything
-    except Exception as exc:
-        del sys.modules[name]
-        raise _cannot_load(address, exc) from exc
-
-
-def _cannot_load(address: Address, exc: Exception) -> ConfigError:
-    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if frame.filename[0] != "<"]
-    frame = frames[-1]
-    place = "" if isinstance(exc, SyntaxError) else f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return ConfigError(f"{str(address)!r} cannot be loaded: {exc!r}{place}")

@@ -248,6 +248,7 @@ class TraceReader(Protocol):
 
         Raises:
             ReadError: the back end could not be read.
+            InputError: this cannot be the id of a trace, or a file is no OTLP; names file and place.
         """
         ...
 
@@ -339,6 +340,7 @@ class SpanSink(Protocol):
             SendRetryable: try again later.
             SendUnconfirmed: it reported success with an unreadable body.
             SendRejected: do not try again.
+            SendRefused: nor any other request; credentials or address are wrong.
         """
         ...
 

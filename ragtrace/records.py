@@ -101,7 +101,7 @@ def to_json_line(
     and ``usage`` has the parts; ``usage.unmetered_calls`` counts calls whose tokens nobody told, such as
     timeouts. ``further`` are fields of the record.
     Metrics that share a step each count it, and have it in ``steps``. ``reason`` is present if requested,
-    ``intermediate`` (``truths``, ``questions``, ``similarities``, ``sentences``) if the metric has any. Under
+    ``intermediate`` (``truths``, ``questions``, ``similarities``) if the metric has any. Under
     another tool's profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
     ``compat_score`` hold the tool's own result.
     """

@@ -82,34 +82,6 @@ class Sentence:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LastWord:
-    """What a word before a full stop may be."""
-
-    is_sometimes_last: bool
-    is_never_last: bool
-    is_month: bool
-    is_arabic_letter: bool
-    is_ordinal: bool
-    is_single_letter: bool
-    languages: frozenset[Language]
-    """In which it is an abbreviation."""
-
-
-@lru_cache(maxsize=4096)
-def _last_word(word: str) -> _LastWord:
-    is_initials = word[-1:].isupper() and _INITIALS.fullmatch(word) is not None
-    return _LastWord(
-        is_sometimes_last=_SOMETIMES_LAST.fullmatch(word) is not None,
-        is_never_last=any(known.fullmatch(word) for known in (_TITLE, _NEVER_LAST)) or is_initials,
-        is_month=_MONTH.fullmatch(word) is not None,
-        is_arabic_letter=_ARABIC_LETTER.fullmatch(word) is not None,
-        is_ordinal=_ORDINAL.fullmatch(word) is not None,
-        is_single_letter=_SINGLE_LETTER.fullmatch(word) is not None,
-        languages=frozenset(of for of, known in _ABBREVIATIONS.items() if known.fullmatch(word)),
-    )
-
-
 def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[Sentence, ...]:
     """Split text into numbered sentences with their offsets.
 
@@ -224,24 +196,34 @@ def _is_abbreviation(
     if dot - start < 24 and _LIST_NUMBER.fullmatch(before.rsplit("\n", 1)[-1].strip()):
         return True
     found = _LAST_WORD.search(before, before.rfind(" ") + 1)
-    word = _last_word(found[0].rpartition("-")[2] if found else "")
-    if word.is_sometimes_last:
+    word = found[0].rpartition("-")[2] if found else ""
+    if _SOMETIMES_LAST.fullmatch(word):
         is_within = bool(following) and not following.isupper()
         return is_within or _is_local_abbreviation(word, following, language)
-    if word.is_never_last or (word.is_month and following.isdecimal()):
+    if _TITLE.fullmatch(word) or _NEVER_LAST.fullmatch(word):
+        return True
+    if word[-1:].isupper() and _INITIALS.fullmatch(word):
+        return True
+    if following.isdecimal() and _MONTH.fullmatch(word):
         return True
     return _is_local_abbreviation(word, following, language)
 
 
-def _is_local_abbreviation(word: _LastWord, following: str, language: Callable[[], Language | None]) -> bool:
+@lru_cache(maxsize=4096)
+def _abbreviating(word: str) -> frozenset[Language]:
+    """Return the languages in which a word is an abbreviation."""
+    return frozenset(language for language, known in _ABBREVIATIONS.items() if known.fullmatch(word))
+
+
+def _is_local_abbreviation(word: str, following: str, language: Callable[[], Language | None]) -> bool:
     """Tell whether a full stop behind this word ends no sentence in the text's language."""
-    if word.is_arabic_letter:  # a title or a unit
+    if _ARABIC_LETTER.fullmatch(word):  # a title or a unit
         return True
-    if word.is_ordinal:
+    if _ORDINAL.fullmatch(word):
         return following.isalpha() and language() is Language.GERMAN
-    if word.is_single_letter:  # z. B., p. ex., a. C.
+    if _SINGLE_LETTER.fullmatch(word):  # z. B., p. ex., a. C.
         return following not in "¿¡" and language() in _ABBREVIATIONS
-    return bool(word.languages) and language() in word.languages
+    return bool(_abbreviating(word)) and language() in _abbreviating(word)
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
+from rich.console import Console
 
-from ragtrace.errors import JudgeUnavailable, SendError
+from ragtrace.cli.outcomes import OutcomeTable
+from ragtrace.errors import JudgeUnavailable
 from ragtrace.frames import evaluate_sync, wait_for
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.metrics.registry import make_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
-    ChunkVerdict,
     Evaluation,
     JudgeIdentity,
     Label,
@@ -26,29 +27,21 @@ from ragtrace.model import (
     MetricOutcome,
     MetricResult,
     RagRecord,
-    Verdict,
-    VerdictLabel,
 )
 from ragtrace.pipeline import evaluate
-from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric, SpanSink
-from ragtrace.traces.otlp import encode
-from ragtrace.traces.trace import Resource, Span
+from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
 
 __all__ = [
     "Script",
     "ScriptedJudge",
-    "assert_faithful",
     "assert_metrics",
     "check_embedder",
     "check_judge",
     "check_metric",
-    "check_sink",
 ]
 
 
-_GOOD: Final = (VerdictLabel.SUPPORTED, VerdictLabel.RELEVANT, VerdictLabel.MET)
-_MOST_SHOWN: Final = 10
-_CHUNK_CHARS: Final = 100
+_WIDTH: Final = 100
 
 
 def assert_metrics(
@@ -80,90 +73,27 @@ def assert_metrics(
     named = [metric_named(name, threshold=threshold) for name, threshold in thresholds.items()]
     if not (metrics or named):
         raise TypeError("no metric is named: write faithfulness=0.8, for example")
+    chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    chosen += named
     evaluation = evaluate_sync(
-        record,
-        metrics=[*metrics, *named],
-        judge=judge,
-        embedder=embedder,
-        second_judge=second_judge,
+        record, metrics=chosen, judge=judge, embedder=embedder, second_judge=second_judge
     )
     bad = [outcome for outcome in evaluation.outcomes if not _is_good(outcome, allow_skipped)]
     if bad:
-        raise AssertionError("\n".join(_report(bad, evaluation, record)))
+        lines = io.StringIO()
+        console = Console(file=lines, width=_WIDTH, color_system=None)
+        failed = ", ".join(outcome.metric for outcome in bad)
+        said = f"record {record.id} fails {failed} (judge {evaluation.judge.name})"
+        console.print(said, markup=False, highlight=False)
+        OutcomeTable(console, metrics=chosen).print_evaluation(record, evaluation)
+        if any(outcome.label is Label.SKIPPED for outcome in bad):
+            console.print("allow_skipped=True lets pass what was skipped")
+        raise AssertionError("\n".join(line.rstrip() for line in lines.getvalue().splitlines()))
     return evaluation
-
-
-def assert_faithful(
-    record: RagRecord, *, judge: Judge | str, threshold: float = 1.0, allow_skipped: bool = False
-) -> Evaluation:
-    """Assert that the context supports at least this share of an answer's claims, by default all.
-
-    Raises:
-        AssertionError: names the claims that it does not support, and the chunks that contradict them.
-        ConfigError: there is no judge of that name, or a setting is missing.
-    """
-    __tracebackhide__ = True  # pytest: show the test, not this function
-    return assert_metrics(record, judge=judge, allow_skipped=allow_skipped, faithfulness=threshold)
 
 
 def _is_good(outcome: MetricOutcome, allow_skipped: bool) -> bool:
     return outcome.label is Label.PASS or (allow_skipped and outcome.label is Label.SKIPPED)
-
-
-def _report(bad: Sequence[MetricOutcome], evaluation: Evaluation, record: RagRecord) -> Iterator[str]:
-    judge = evaluation.judge.name
-    yield f"record {record.id} fails {len(bad)} of {len(evaluation.outcomes)} metrics (judge {judge})"
-    for outcome in bad:
-        yield f"{outcome.metric}: {_verdict_on(outcome)}"
-        if isinstance(outcome, MetricResult):
-            yield from _evidence(outcome, record)
-
-
-def _verdict_on(outcome: MetricOutcome) -> str:
-    if isinstance(outcome, MetricFailure):
-        return f"error {outcome.error_type}: {outcome.message}"
-    if outcome.score is None:
-        why = f"{outcome.skip_reason}: {outcome.explanation}".removesuffix(": ")
-        return f"not measured, {why} (allow_skipped=True lets this pass)"
-    if outcome.threshold is None:
-        return f"{outcome.score:.3f}, passes when {outcome.pass_when}; {outcome.explanation}".rstrip("; ")
-    return outcome.explanation
-
-
-def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
-    claims = [verdict for verdict in result.verdicts if verdict.label not in _GOOD]
-    chunks = [chunk_verdict for chunk_verdict in result.chunk_verdicts if chunk_verdict.label not in _GOOD]
-    for claim in islice(claims, _MOST_SHOWN):
-        yield from _about_claim(claim)
-    for chunk in islice(chunks, _MOST_SHOWN):
-        yield from _about_chunk(chunk, record)
-    if (more := max(len(claims), len(chunks)) - _MOST_SHOWN) > 0:
-        yield f"  … and {more} more"
-
-
-def _about_claim(verdict: Verdict) -> Iterator[str]:
-    yield f"  {verdict.label.replace('_', ' ')}: {_plain(verdict.claim.text)}"
-    chunks = ", ".join(verdict.chunk_ids)
-    if verdict.quote is not None:
-        yield f"    {chunks or 'answer'}: “{_plain(verdict.quote)}”"
-    elif chunks:
-        yield f"    {chunks} (without a quote that could be found there)"
-    if verdict.reason:
-        yield f"    {_plain(verdict.reason)}"
-
-
-def _about_chunk(verdict: ChunkVerdict, record: RagRecord) -> Iterator[str]:
-    text = next((chunk.text for chunk in record.chunks if chunk.id == verdict.chunk_id), None)
-    shown = _plain(text or "")
-    shown = shown if len(shown) <= _CHUNK_CHARS else f"{shown[:_CHUNK_CHARS]}…"
-    yield f"  {verdict.label}: chunk {verdict.rank + 1}, {verdict.chunk_id}: {shown}"
-    if verdict.reason:
-        yield f"    {_plain(verdict.reason)}"
-
-
-def _plain(text: str) -> str:
-    """Put a text on one line, without terminal control characters."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -320,62 +250,3 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     length = math.hypot(*one) * math.hypot(*other)
     product = sum(left * right for left, right in zip(one, other, strict=True))
     return product / length if length else 0.0
-
-
-_START_NS: Final = 1_760_000_000_000_000_000
-_AT_ONCE: Final = 20
-_TIMEOUT_S: Final = 30.0
-
-
-async def check_sink(sink: SpanSink, *, taken: Callable[[], Sequence[Span]]) -> None:
-    """Check that the receiver has all spans that a sink accepted, even if the sink is closed during requests.
-
-    ``taken`` returns the receiver's spans in any order. The check closes the sink.
-
-    Raises:
-        AssertionError: the sink broke the contract; the message says how.
-    """
-    assert sink.name, "`name` is empty: people read it in logs"
-    first = _span(0)
-    await _in_time(sink.send(encode([first])), "sending one span")
-    assert first in taken(), "`send` returned, and the receiver does not have the span as it was sent"
-    spans = [_span(number) for number in range(1, _AT_ONCE + 1)]
-    async with asyncio.TaskGroup() as group:
-        sends = [group.create_task(_try_send(sink, span)) for span in spans]
-        await asyncio.sleep(0)  # they are under way
-        await _in_time(sink.aclose(), "closing while requests are under way")
-    await _in_time(sink.aclose(), "closing twice")
-    at_receiver = taken()
-    accepted = [span for span, send in zip(spans, sends, strict=True) if send.result()]
-    lost = sum(span not in at_receiver for span in accepted)
-    assert not lost, f"it accepted {lost} spans before it was closed that the receiver does not have"
-
-
-async def _try_send(sink: SpanSink, span: Span) -> bool:
-    """Return whether the sink accepted the span. If not, it must raise a SendError."""
-    try:
-        await _in_time(sink.send(encode([span])), "sending while the sink is closed")
-    except SendError:
-        return False
-    return True
-
-
-async def _in_time(work: Awaitable[None], what: str) -> None:
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            await work
-    except TimeoutError as exc:
-        raise AssertionError(f"{what} takes more than {_TIMEOUT_S:g} s") from exc
-
-
-def _span(number: int) -> Span:
-    return Span(
-        trace_id=f"{number + 1:032x}",
-        span_id=f"{number + 1:016x}",
-        parent_span_id=None,
-        name=f"span {number}",
-        start_ns=_START_NS,
-        end_ns=_START_NS + 1_000_000,
-        attributes={"number": number, "text": "für Gäste"},
-        resource=Resource(attributes={"service.name": "check"}),
-    )

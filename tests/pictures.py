@@ -77,7 +77,7 @@ def running_fortnight(folder: Path, backend: Backend | None) -> Iterator[Sequenc
         sent, last = asyncio.run(_send(_record(folder), collector.address, Random(18)))
 
         def all_are_judged() -> bool:
-            verdicts.update({each.trace_id: each for each in collector.new_carriers()})
+            verdicts.update(collector.carriers())
             return len(verdicts) == sent
 
         eventually(all_are_judged, what="a verdict on every answer", deadline_s=120)

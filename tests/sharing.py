@@ -25,7 +25,6 @@ TOGETHER: Final = {
     "tests/integration/capture/test_servers.py": "servers",
     "tests/integration/metrics/test_injections.py": "injections",
     "tests/integration/test_phoenix.py": "phoenix",
-    "tests/integration/test_several_collectors.py": "kafka",
     "tests/unit/test_package.py": "wheel",
 }
 """Modules, and what they share."""

@@ -42,8 +42,6 @@ class Verifier:
     labels: tuple[str, ...] = MNLI
     """As the model gives them, and by default as its configuration says."""
     window: int = 512
-    outputs: int | None = None
-    """How many numbers it gives, if not those of its family."""
     nan_for: Literal["nothing", "all"] = "nothing"
     """For which pairs it gives NaN."""
 
@@ -204,6 +202,4 @@ def _numbers(graph: Graph, of: Verifier, found: _Compared) -> str:
         chosen = [entailed]
     elif of.family == "minicheck":
         chosen = [zero, entailed]
-    if of.outputs is not None:
-        chosen = [entailed] * of.outputs
     return graph.node("Concat", *(graph.node("Unsqueeze", name, last) for name in chosen), axis=-1)

@@ -258,17 +258,13 @@ class OpenTrace:
     """RAG calls that ended, and when a span last joined them, as of the last look."""
     _joined: dict[str, int] = field(default_factory=dict)
     """Spans that came since the last look, and when."""
-    _has_root: bool = False
+    has_root: bool = False
+    """Whether a span without a parent came."""
 
     @property
     def is_complete(self) -> bool:
         """Whether the root and every named parent have ended."""
-        return self._has_root and not self._missing
-
-    @property
-    def has_root(self) -> bool:
-        """Whether a span without a parent came."""
-        return self._has_root
+        return self.has_root and not self._missing
 
     @property
     def missing_parents(self) -> tuple[str, ...]:
@@ -347,7 +343,7 @@ class OpenTrace:
         self._parents[ref.span_id] = ref.parent_span_id
         self._missing.pop(ref.span_id, None)
         if ref.parent_span_id is None:
-            self._has_root = True
+            self.has_root = True
         elif ref.parent_span_id not in self._parents:
             self._missing.setdefault(ref.parent_span_id, arrived_ns)
         if ref.is_call:
@@ -477,7 +473,7 @@ class TraceAnswers:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AnswerReader:
     """Reads stored traces, large ones in a thread, because they take seconds and senders must not wait."""
 
@@ -485,6 +481,7 @@ class AnswerReader:
     counters: Counters
     _recent: dict[str, _Kept] = field(default_factory=dict)
     """The last traces read: their answers are judged soon, and each needs the whole trace."""
+    _recent_bytes: int = 0
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Prevents two workers with answers of one trace from reading it twice at the same time."""
 
@@ -524,11 +521,13 @@ class AnswerReader:
             answers = _answers(trace_id, stored, rules)
         else:
             answers = await asyncio.to_thread(_answers, trace_id, stored, rules)
-        self._recent.pop(trace_id, None)
+        if kept:
+            self._recent_bytes -= self._recent.pop(trace_id).size
         without_payloads = replace(answers, stored=stored._replace(payloads=()))
         self._recent[trace_id] = _Kept(without_payloads, rules, payloads, size)
-        while len(self._recent) > 1 and sum(each.size for each in self._recent.values()) > _RECENT_BYTES:
-            del self._recent[next(iter(self._recent))]
+        self._recent_bytes += size
+        while self._recent_bytes > _RECENT_BYTES and len(self._recent) > 1:
+            self._recent_bytes -= self._recent.pop(next(iter(self._recent))).size
         return answers
 
     async def refs(self, trace_id: str) -> tuple[SpanRef, ...]:

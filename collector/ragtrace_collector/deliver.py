@@ -52,8 +52,6 @@ class DeliverStage:
     """Whether a full batch was waiting."""
     _alone: int = 0
     """How many items are still sent one by one before they are batched again."""
-    _refused: int = 0
-    """Items that the sink refused for good since the start: logged at 1, 10, 100 and so on."""
     _unreadable: int = 0
     """Successful responses in a row that could not be read."""
     _is_doubted: bool = False
@@ -130,15 +128,7 @@ class DeliverStage:
     async def _reject(self, batch: Sequence[OutboxItem], exc: SendRejected) -> bool:
         await self.store.reject(batch, reason=str(exc), now_ns=self.clock.now_ns())
         self.counters.add(Counts.ITEMS_REJECTED)
-        self._refused += 1
-        if _is_power_of_ten(self._refused):
-            log.error(
-                "%s refused a request for good, %s since the start: %s",
-                self.sink.name,
-                "once" if self._refused == 1 else f"{self._refused} times",
-                exc,
-                extra=event("sink_refused"),
-            )
+        log.error("%s refused a request for good: %s", self.sink.name, exc, extra=event("sink_refused"))
         return True
 
     async def _doubt(self, batch: Sequence[OutboxItem], exc: SendUnconfirmed) -> bool:
@@ -182,10 +172,6 @@ class DeliverStage:
         delay_s = _BACKOFF.own_wait_s(self._failures) if after_s is None else after_s
         self._resume_ns = self.clock.now_ns() + int(min(delay_s, _BACKOFF.longest_wait_s) * 1e9)
         self._failures += 1
-
-
-def _is_power_of_ten(number: int) -> bool:
-    return str(number).strip("0") == "1"
 
 
 @dataclass(slots=True, kw_only=True)

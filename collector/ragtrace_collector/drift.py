@@ -119,8 +119,6 @@ def _tell(runs: Sequence[AnchorRun], run: AnchorRun) -> None:
                 *(run.judged, run.anchors, run.over_budget, run.failed),
                 extra=what,
             )
-        case RunResult.BASELINE if runs:
-            log.info("a new baseline of the drift check: the evaluator or the anchors changed", extra=what)
         case _:
             log.info(
                 "drift check: %s, %d of %d anchors judged", run.result, run.judged, run.anchors, extra=what

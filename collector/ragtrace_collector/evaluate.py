@@ -16,6 +16,7 @@ from ragtrace import semconv
 from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
 from ragtrace.budget import BudgetUnavailable, OverBudget
 from ragtrace.conversations import (
+    PlacedTurn,
     placed_turn,
     session_of,
     turn_of_json,
@@ -41,7 +42,6 @@ from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
     KeptCarrier,
-    KeptTurn,
     StoreUnavailable,
     tenant_of,
 )
@@ -263,7 +263,9 @@ class EvaluateStage:
             judged=judged,
             index=live.config.index,
             record=record,
-            turn=kept_turn(job, record, evaluation, span) if live.config.sessions.enabled and span else None,
+            turn=placed_turn(record, evaluation, span, tenant=_tenant_of(job))
+            if live.config.sessions.enabled and span
+            else None,
         )
 
     async def _end(
@@ -277,7 +279,7 @@ class EvaluateStage:
         judged: JudgedInput | None = None,
         index: IndexConfig | None = None,
         record: RagRecord | None = None,
-        turn: KeptTurn | None = None,
+        turn: PlacedTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
@@ -297,7 +299,13 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=_kept(summary, payload, content) if summary and is_indexed else None,
+            kept=KeptCarrier(
+                summary=replace(summary, question=short_question(content)) if content else summary,
+                payload=payload,
+                record=content,
+            )
+            if summary and is_indexed
+            else None,
             turn=turn,
         )
         is_on_span = await self._write(finish)
@@ -354,12 +362,6 @@ def _summary(job: Job, carrier: Span, evaluation: Evaluation, record: RagRecord)
     )
     summary = summary_of_judged(answer, tenant=tenant_of(job.trace_id) or job.tenant)
     return replace(summary, question="")
-
-
-def _kept(summary: AnswerSummary, payload: bytes, content: RagRecord | None) -> KeptCarrier:
-    if content is not None:
-        summary = replace(summary, question=short_question(content))
-    return KeptCarrier(summary=summary, payload=payload, record=content)
 
 
 def _log_failures(job: Job, evaluation: Evaluation) -> None:
@@ -485,25 +487,6 @@ async def in_its_session(
         limit=settings.context_turns,
     )
     return with_earlier_turns(record, map(turn_of_json, found), settings)
-
-
-def kept_turn(job: Job, record: RagRecord, evaluation: Evaluation, carrier: Span) -> KeptTurn | None:
-    """Return what to keep of an evaluated answer; ``None`` if it has no session or no answer."""
-    placed = placed_turn(record, evaluation, carrier, tenant=_tenant_of(job))
-    if placed is None:
-        return None
-    supersedes = carrier.attributes.get(semconv.EVAL_SUPERSEDES)
-    turn = placed.turn
-    return KeptTurn(
-        name=placed.name,
-        trace_id=turn.trace_id,
-        span_id=turn.span_id,
-        start_ns=turn.start_ns,
-        carrier_span_id=turn.carrier_span_id,
-        supersedes=supersedes if isinstance(supersedes, str) else "",
-        turn=turn.to_json(),
-        place=encode([placed.place]),
-    )
 
 
 def _tenant_of(job: Job) -> str:

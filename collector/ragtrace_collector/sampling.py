@@ -79,7 +79,7 @@ class Windows:
     def learn(self, rows: Iterable[WindowRow]) -> None:
         """Take the last window's counts from those of all processes."""
         self.last = {
-            row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+            row.tenant: WindowCounts(*row[3:])
             for row in rows
             if row.period == self.period and row.start_ns == self.start_ns - self._length_ns
         }
@@ -89,11 +89,7 @@ class Windows:
         mine = [row for row in rows if row.period == self.period]
         for start_ns in sorted({row.start_ns for row in mine}):
             self.roll(start_ns)
-            self.current = {
-                row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
-                for row in mine
-                if row.start_ns == start_ns
-            }
+            self.current = {row.tenant: WindowCounts(*row[3:]) for row in mine if row.start_ns == start_ns}
         self.roll(now_ns)
 
     def _row(self, tenant: str) -> WindowRow:

@@ -11,7 +11,6 @@ from typing import Final
 
 from ragtrace.answers.summary import SessionSummary, session_summary_of
 from ragtrace.conversations import (
-    SessionFindings,
     SessionName,
     Turn,
     TurnCheck,
@@ -116,7 +115,6 @@ class SessionStage:
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
         summary = session_summary_of(span, tenant=session.name.tenant) if is_new else None
         await self._end(session, span_id=span.span_id, items=items, summary=summary)
-        self._told(session, findings)
 
     async def _end(
         self,
@@ -178,11 +176,3 @@ class SessionStage:
     def _retry_ns(self, session: StoredSession) -> int:
         delay = _RETRY_DELAYS[min(session.attempts, len(_RETRY_DELAYS) - 1)]
         return self.clock.now_ns() + nanoseconds(delay)
-
-    def _told(self, session: StoredSession, findings: SessionFindings) -> None:
-        log.debug(
-            "session of %d turns: %s",
-            len(session.turns),
-            findings.label.value,
-            extra=event("session_judged", turns=len(session.turns), label=findings.label.value),
-        )

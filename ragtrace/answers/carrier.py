@@ -34,7 +34,6 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
     Sample,
-    SentenceGrade,
     SkipReason,
     StepRun,
     Target,
@@ -454,10 +453,6 @@ class _Made(BaseModel):
     truth: str | None = None
     question: str | None = None
     similarity: float | None = None
-    chunk_id: str | None = None
-    start: _Count = 0
-    end: _Count = 0
-    label: VerdictLabel = VerdictLabel.UNJUDGED
 
 
 def _read_steps(event: Attributes) -> tuple[StepRun, ...]:
@@ -483,11 +478,6 @@ def _read_intermediate(event: Attributes) -> Intermediate | None:
         truths_limit=integer_of(event, semconv.TRUTHS_LIMIT),
         questions=tuple(item.question for item in asked if item.question is not None),
         similarities=tuple(item.similarity for item in asked),
-        sentences=tuple(
-            SentenceGrade(chunk_id=item.chunk_id, start=item.start, end=item.end, label=item.label)
-            for item in items
-            if item.chunk_id is not None
-        ),
     )
 
 

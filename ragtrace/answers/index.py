@@ -38,6 +38,7 @@ from ragtrace.answers.port import (
     SortBy,
     Sums,
     TrafficScope,
+    TrendPoint,
 )
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, SessionSummary
 from ragtrace.errors import InputError, ReadError, WriteError
@@ -136,6 +137,16 @@ class AnswerIndex:
         return await self._read(
             lambda db: [sums.trend(db, metric, scope, period_ns=period_ns) for metric in metrics]
         )
+
+    async def compared(
+        self, metric: str, dimension: str, scope: TrafficScope, *, limit: int
+    ) -> Mapping[str, TrendPoint]:
+        """Return a metric by the values of a dimension, those with most answers first.
+
+        Raises:
+            ValueError: there is no such dimension.
+        """
+        return await self._read(lambda db: sums.compared(db, metric, dimension, scope, limit=limit))
 
     async def sums(self, scope: TrafficScope) -> Sums:
         """Return a scope in numbers."""

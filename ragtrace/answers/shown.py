@@ -20,7 +20,6 @@ from ragtrace.model import (
     JudgedAnswer,
     MetricOutcome,
     MetricResult,
-    RagRecord,
     SkipReason,
     StepRun,
     Verdict,
@@ -117,17 +116,16 @@ def _shortened(text: str) -> Iterator[MarkedText]:
 
 # -- how the numbers were made ------------------------------------------------------------------------------
 _MOST_ITEMS: Final = 40
-_BEST_FIRST: Final = {VerdictLabel.RELEVANT: 0, VerdictLabel.PARTLY_RELEVANT: 1, VerdictLabel.IRRELEVANT: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingItem:
-    """A truth, a generated question or a sentence, with what was found about it."""
+    """A truth or a generated question, with what was found about it."""
 
     text: str | None
-    """``None`` if it is not kept: content is off, or the chunk is gone."""
+    """``None`` if it is not kept: content is off."""
     finding: str = ""
-    """Its similarity or grade."""
+    """Its similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,14 +154,13 @@ class Working:
     made: tuple[WorkingItems, ...]
 
 
-def workings_of(evaluation: Evaluation, record: RagRecord) -> tuple[Working, ...]:
+def workings_of(evaluation: Evaluation) -> tuple[Working, ...]:
     """Return how each metric's number was made, without metrics about which nothing is known."""
-    texts = {chunk.id: chunk.text or "" for chunk in record.chunks}
-    found = (_working(outcome, texts) for outcome in evaluation.outcomes)
+    found = map(_working, evaluation.outcomes)
     return tuple(working for working in found if working.steps or working.readings or working.made)
 
 
-def _working(outcome: MetricOutcome, texts: Mapping[str, str]) -> Working:
+def _working(outcome: MetricOutcome) -> Working:
     is_own = outcome.profile == "ragtrace"
     result = outcome if isinstance(outcome, MetricResult) else None
     made = result.intermediate if result else None
@@ -172,7 +169,7 @@ def _working(outcome: MetricOutcome, texts: Mapping[str, str]) -> Working:
         took=f"{outcome.duration_ms:,} ms" if outcome.steps or outcome.duration_ms else "",
         readings=tuple((name, f"{value:.4g}") for name, value in (result.details if result else {}).items()),
         steps=tuple(_step(run) for run in outcome.steps),
-        made=tuple(_made(made, texts)) if made else (),
+        made=tuple(_made(made)) if made else (),
     )
 
 
@@ -184,7 +181,7 @@ def _step(run: StepRun) -> str:
     return f"{run.step}: {run.duration_ms:,} ms, {calls}{tokens}{unknown}"
 
 
-def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems]:
+def _made(made: Intermediate) -> Iterator[WorkingItems]:
     if made.truths:
         limit = "" if made.truths_limit is None else f", at most {made.truths_limit}"
         truths = [WorkingItem(text=truth) for truth in made.truths]
@@ -196,15 +193,6 @@ def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems
             for question, number in pairs
         ]
         yield _bounded("Questions that the answer would answer, with their similarity", asked)
-    if made.sentences:
-        graded = [
-            WorkingItem(
-                text=texts.get(grade.chunk_id, "")[grade.start : grade.end] or None,
-                finding=f"{grade.label.value}, {grade.chunk_id}",
-            )
-            for grade in sorted(made.sentences, key=lambda grade: _BEST_FIRST.get(grade.label, 3))
-        ]
-        yield _bounded("Sentences of the chunks, the relevant ones first", graded)
 
 
 def _bounded(title: str, items: list[WorkingItem]) -> WorkingItems:
@@ -320,7 +308,7 @@ def shown_answer(
         chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
         more_claims=len(every) - len(claims),
-        workings=workings_of(judged.evaluation, record),
+        workings=workings_of(judged.evaluation),
     )
 
 

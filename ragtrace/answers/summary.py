@@ -111,17 +111,6 @@ class AnswerSummary:
         return None
 
 
-class ScreenedAnswer(NamedTuple):
-    """An answer that a screen looked at before anyone decided whether to judge it."""
-
-    key: AnswerKey
-    service: str
-    time_ns: int
-    suspicion: float
-    probability: float
-    """With which it was screened."""
-
-
 def summary_of_judged(
     answer: JudgedAnswer,
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ragtrace.answers.filters import clean, in_scope
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
@@ -140,15 +140,7 @@ def _columns(expressions: Mapping[str, str]) -> str:
 
 def trend(db: Db, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
     """Return a metric over time."""
-    rows = in_scope(scope)
-    found = db.execute(
-        f"SELECT start_ns, {', '.join(_MOMENTS.values())} FROM"
-        f" (SELECT time_ns / {period_ns} * {period_ns} AS start_ns, {_columns(_OF_TRACE)} FROM answer_row"
-        f" CROSS JOIN answer_score WHERE answer = id AND metric = ? AND {rows.sql}"
-        " GROUP BY 1, trace_id, tenant) AS of_trace GROUP BY start_ns ORDER BY start_ns",
-        (clean(metric), *rows.values),
-    )
-    periods = {start_ns: list(map(float, amounts)) for start_ns, *amounts in found.fetchall()}
+    periods = _moments_by(f"time_ns / {period_ns} * {period_ns}", db, metric, scope)
     first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0)
     whole: list[float] = [sum(each) for each in zip(*periods.values(), strict=True)]
     return MetricTrend(
@@ -158,6 +150,38 @@ def trend(db: Db, metric: str, scope: TrafficScope, *, period_ns: int) -> Metric
         points=tuple(_point(start_ns, amounts) for start_ns, amounts in periods.items()),
         period_ns=period_ns,
     )
+
+
+def compared(
+    db: Db, metric: str, dimension: str, scope: TrafficScope, *, limit: int
+) -> Mapping[str, TrendPoint]:
+    """Return a metric by the values of a dimension, those with most answers first.
+
+    Raises:
+        ValueError: there is no such dimension.
+    """
+    found = _moments_by(_known(dimension), db, metric, scope)
+    points = {name: _point(scope.since_ns or 0, amounts) for name, amounts in found.items() if name}
+    most_first = sorted(points.items(), key=lambda named: (-named[1].answers, named[0]))
+    return dict(most_first[:limit])
+
+
+def _moments_by(part: str, db: Db, metric: str, scope: TrafficScope) -> dict[Any, list[float]]:
+    rows = in_scope(scope)
+    found = db.execute(
+        f"SELECT part, {', '.join(_MOMENTS.values())} FROM"
+        f" (SELECT {part} AS part, {_columns(_OF_TRACE)} FROM answer_row"
+        f" CROSS JOIN answer_score WHERE answer = id AND metric = ? AND {rows.sql}"
+        " GROUP BY 1, trace_id, tenant) AS of_trace GROUP BY part ORDER BY part",
+        (clean(metric), *rows.values),
+    )
+    return {key: list(map(float, amounts)) for key, *amounts in found.fetchall()}
+
+
+def _known(dimension: str) -> str:
+    if dimension not in _DIMENSIONS:
+        raise ValueError(f"there is no dimension {dimension!r}")
+    return dimension
 
 
 def is_lower_better(db: Db, metric: str) -> bool:
@@ -195,9 +219,7 @@ def values(db: Db, dimension: str, scope: TrafficScope, *, limit: int) -> Mappin
     Raises:
         ValueError: there is no such dimension.
     """
-    if dimension not in _DIMENSIONS:
-        raise ValueError(f"there is no dimension {dimension!r}")
-    rows = in_scope(scope)
+    rows, dimension = in_scope(scope), _known(dimension)
     found = db.execute(
         f"SELECT {dimension}, count(*) FROM (SELECT {dimension} FROM answer_row WHERE {rows.sql}"
         f" ORDER BY time_ns DESC LIMIT ?) AS newest WHERE {dimension} != ''"

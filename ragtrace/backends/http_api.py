@@ -297,11 +297,7 @@ class HttpReader:
         self._traces_at_once = traces_at_once or self.most_traces
 
     async def traces(self) -> AsyncIterator[Trace]:
-        """Raise an error, because the back end cannot list every trace.
-
-        Raises:
-            ReadError: always.
-        """
+        """Raise an error, because the back end cannot list every trace."""
         raise ReadError(
             f"{self.back_end} cannot list every trace: search a time range, or name the trace ids"
         )

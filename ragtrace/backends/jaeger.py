@@ -1,4 +1,4 @@
-"""Jaeger's query API: v3 (OTLP JSON), or v2 if the server has no v3.
+"""Jaeger's query API v3, of OTLP JSON; and the JSON of v2, which people download from Jaeger's page.
 
 In v2, times are microseconds. Arrays are JSON text, and kinds, status and scope are tags, by OpenTelemetry's
 rules for exporting to Jaeger (https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/).
@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from ragtrace.backends.http_api import HttpReader
-from ragtrace.errors import InputError, ReadError, ReadOversized, ReadUnavailable
+from ragtrace.errors import InputError, ReadError, ReadOversized
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
@@ -114,6 +114,7 @@ def _first(tags: Mapping[str, AttributeValue], names: Iterable[str]) -> str:
 
 _TRACE_ID_DIGITS: Final = 32
 _MICROSECOND_NS: Final = 1_000
+_TRACES: Final = "/api/v3/traces"
 
 
 class JaegerReader(HttpReader):
@@ -126,27 +127,21 @@ class JaegerReader(HttpReader):
 
     def __init__(self, base_url: str, **options: Any) -> None:
         super().__init__(base_url, **options)
-        self._version: _V2 | _V3 | None = None
+        self._is_jaeger = False
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if Jaeger has none.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-            InputError: the trace id is not hex.
-        """
+        """Return the trace, or ``None`` if Jaeger has none."""
         trace_id = normalized_trace_id(trace_id)
-        version = await self._detected_version()
-        body = await self._api.text(f"{version.traces}/{trace_id}", {version.raw: "true"})
-        return self._traces(version, body).get(trace_id)
+        if not self._is_jaeger:
+            await self.services()
+        # else Jaeger adjusts the times of spans for clock skew
+        body = await self._api.text(f"{_TRACES}/{trace_id}", {"raw_traces": "true"})
+        return self._traces(body).get(trace_id)
 
     async def search(self, query: TraceQuery) -> Page:
         """Search once, for whole traces; without a service, search all services.
 
         An oversized page counts as cut, so that its window is split.
-
-        Raises:
-            ReadError: the request failed, Jaeger rejected the query, or the query is in TraceQL.
         """
         if query.traceql is not None:
             raise ReadError("Jaeger has no TraceQL: give a service, an operation or tags")
@@ -161,15 +156,23 @@ class JaegerReader(HttpReader):
             return Page(found={}, limit=self._traces_at_once, is_cut=True)
 
     async def _page(self, query: TraceQuery) -> Page:
-        version = await self._detected_version()
-        if version is V3 and query.tags:
+        if query.tags:
             return await self._search_by_tags(query)
-        body = await self._api.text(version.traces, version.parameters(query, self._traces_at_once))
-        return Page.of(self._traces(version, body), limit=self._traces_at_once)
+        asked: dict[str, str | int | None] = {
+            "query.start_time_min": _rfc3339(query.since_ns),
+            "query.start_time_max": _rfc3339(query.until_ns - 1),
+            "query.num_traces": self._traces_at_once,
+            "query.raw_traces": "true",
+            "query.service_name": query.service,
+            "query.operation_name": query.operation,
+        }
+        return Page.of(
+            self._traces(await self._api.text(_TRACES, _set_of(asked))), limit=self._traces_at_once
+        )
 
-    def _traces(self, version: _V2 | _V3, body: str | None) -> dict[str, Trace | None]:
+    def _traces(self, body: str | None) -> dict[str, Trace | None]:
         with self._api.reading():
-            spans = version.spans(body) if body is not None else ()
+            spans = [span for part in _parts(body or "") for span in decode_json(part)]
         by_trace = sorted(spans, key=lambda span: span.trace_id)
         grouped = groupby(by_trace, key=lambda span: span.trace_id)
         return {trace_id: Trace.of(trace_id, members) for trace_id, members in grouped}
@@ -177,92 +180,33 @@ class JaegerReader(HttpReader):
     async def _search_by_tags(self, query: TraceQuery) -> Page:
         """Search with v2, because v3 over HTTP has no parameter for tags. The traces are read with v3, which
         keeps the types of values."""
-        found = await self._api.document(V2.traces, V2.parameters(query, self._traces_at_once)) or {}
+        asked: dict[str, str | int | None] = {
+            "start": query.since_ns // _MICROSECOND_NS,
+            "end": (query.until_ns - 1) // _MICROSECOND_NS,
+            "limit": self._traces_at_once,
+            "service": query.service,
+            "operation": query.operation,
+            "tags": json.dumps(dict(query.tags)),
+        }
+        found = await self._api.document("/api/traces", _set_of(asked)) or {}
         with self._api.reading():
             ids = [trace["traceID"].zfill(32) for trace in found.get("data") or ()]
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the services that sent spans.
-
-        Raises:
-            ReadError: the request failed.
-        """
-        version = await self._detected_version()
-        listed = (await self._api.document(version.services) or {}).get(version.listed)
-        return tuple(map(str, listed)) if isinstance(listed, list) else ()
-
-    async def _detected_version(self) -> _V2 | _V3:
-        """Detect the API version once: a server without v3 answers with its page, or with 404."""
-        if self._version is not None:
-            return self._version
-        failure = ReadError(f"{self._api.where} is not Jaeger: is this its query API (port 16686)?")
-        try:
-            if V3.listed in (await self._api.document(V3.services) or {}):
-                self._version = V3
-                return V3
-        except (ReadOversized, ReadUnavailable):
-            raise
-        except ReadError as exc:
-            failure = exc
-        if V2.listed not in (await self._api.document(V2.services) or {}):
-            raise failure
-        self._version = V2
-        return V2
+        """Return the names of the services that sent spans."""
+        found = await self._api.document("/api/v3/services")
+        if found is None or found.keys() - {"services"}:  # without any service, it is empty
+            raise ReadError(
+                f"{self._api.where} is not a Jaeger with API v3: is this its query API (port 16686)?"
+            )
+        self._is_jaeger = True
+        with self._api.reading():
+            return tuple(map(str, found.get("services") or ()))
 
 
-class _V3:
-    traces = "/api/v3/traces"
-    services = "/api/v3/services"
-    listed = "services"
-    raw = "raw_traces"
-    """Without it, Jaeger adjusts the times of spans for clock skew."""
-
-    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
-        """Without tags, which v3 does not support."""
-        found: dict[str, str | int] = {
-            "query.start_time_min": _rfc3339(query.since_ns),
-            "query.start_time_max": _rfc3339(query.until_ns - 1),
-            "query.num_traces": limit,
-            f"query.{self.raw}": "true",
-        }
-        if query.service is not None:
-            found["query.service_name"] = query.service
-        if query.operation is not None:
-            found["query.operation_name"] = query.operation
-        return found
-
-    def spans(self, body: str) -> tuple[Span, ...]:
-        return tuple(span for part in _parts(body) for span in decode_json(part))
-
-
-class _V2:
-    traces = "/api/traces"
-    services = "/api/services"
-    listed = "data"
-    raw = "raw"
-
-    def parameters(self, query: TraceQuery, limit: int) -> Mapping[str, str | int]:
-        found: dict[str, str | int] = {
-            "start": query.since_ns // _MICROSECOND_NS,
-            "end": (query.until_ns - 1) // _MICROSECOND_NS,
-            "limit": limit,
-            self.raw: "true",
-        }
-        if query.service is not None:
-            found["service"] = query.service
-        if query.operation is not None:
-            found["operation"] = query.operation
-        if query.tags:
-            found["tags"] = json.dumps(dict(query.tags))
-        return found
-
-    def spans(self, body: str) -> tuple[Span, ...]:
-        return spans_of_v2(json.loads(body))
-
-
-V3: Final = _V3()
-V2: Final = _V2()
+def _set_of(asked: Mapping[str, str | int | None]) -> dict[str, str | int]:
+    return {key: value for key, value in asked.items() if value is not None}
 
 
 def normalized_trace_id(trace_id: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ragtrace import semconv
-from ragtrace.backends.http_api import HttpApi, HttpReader, Parameters, at_most
+from ragtrace.backends.http_api import HttpReader, Parameters, at_most
 from ragtrace.backends.scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.errors import ReadError
 from ragtrace.model import AttributeValue
@@ -36,43 +36,32 @@ class LangfuseReader(HttpReader):
 
     def __init__(self, base_url: str, **options: Any) -> None:
         super().__init__(base_url, **options)
-        self._version: _V3 | _V4 | None = None
+        self._lists_observations: bool | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the project does not have it.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-        """
-        version = await self._detected_version()
+        """Return the trace, or ``None`` if the project does not have it."""
         with self._api.reading():
-            stored = await version.stored(self._api, trace_id.strip())
+            stored = await self._stored(trace_id.strip())
             return _trace(stored) if stored else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for trace ids.
-
-        Raises:
-            ReadError: the request failed, or Langfuse does not support the query.
-        """
+        """Search once, for trace ids."""
         wanted = self._filters(query)
-        version = await self._detected_version()
         can_be_parted = query.until_ns - query.since_ns > self.shortest_ns
         limit = self._traces_at_once if can_be_parted else None
         with self._api.reading():
-            found = await at_most(limit, version.trace_ids(self._api, query, wanted))
+            found = await at_most(limit, self._trace_ids(query, wanted))
         return Page(found=found or {}, limit=self._traces_at_once, is_cut=found is None)
 
-    async def _detected_version(self) -> _V3 | _V4:
-        if self._version is None:
+    async def _is_observed(self) -> bool:
+        """Say whether this version lists observations, not traces."""
+        if self._lists_observations is None:
             asked: Parameters = {"limit": 1, "fields": "core"}
-            if await self._api.document(_OBSERVATIONS, asked) is not None:
-                self._version = _V4()
-            elif await self._api.document(_TRACES, asked) is not None:
-                self._version = _V3()
-            else:
+            lists = await self._api.document(_OBSERVATIONS, asked) is not None
+            if not lists and await self._api.document(_TRACES, asked) is None:
                 raise ReadError(f"{self._api.where} has no {_TRACES}: is this Langfuse's address?")
-        return self._version
+            self._lists_observations = lists
+        return self._lists_observations
 
     def _filters(self, query: TraceQuery) -> dict[str, str]:
         unknown = sorted(set(query.tags) - _TAGS)
@@ -83,28 +72,51 @@ class LangfuseReader(HttpReader):
             )
         return {**query.tags, **({"name": query.operation} if query.operation is not None else {})}
 
-
-async def _by_cursor(api: HttpApi, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-    """Yield the items of all pages; each page has a cursor to the next."""
-    asked = parameters
-    while True:
-        page = await api.document(path, asked) or {}
-        for each in page.get("data") or ():
-            yield each
-        cursor = (page.get("meta") or {}).get("cursor")
-        if not cursor:
+    async def _trace_ids(self, query: TraceQuery, wanted: Mapping[str, str]) -> AsyncIterator[str]:
+        since, until = _iso(query.since_ns), _iso(query.until_ns)
+        if await self._is_observed():
+            of_root = {} if "name" in wanted else {"isRootObservation": "true"}
+            asked = {"fields": "core", "limit": "1000", "fromStartTime": since, "toStartTime": until}
+            async for each in self._all(_OBSERVATIONS, {**asked, **of_root, **wanted}):
+                if each.get("traceId"):
+                    yield str(each["traceId"])
             return
-        asked = {**parameters, "cursor": cursor}
+        asked = {"fields": "core", "limit": "100", "fromTimestamp": since, "toTimestamp": until}
+        async for each in self._all(_TRACES, {**asked, "orderBy": "timestamp.asc", **wanted}):
+            yield str(each["id"])
 
+    async def _stored(self, trace_id: str) -> _Stored | None:
+        if not await self._is_observed():
+            trace = await self._api.document(f"{_TRACES}/{quote(trace_id, safe='')}")
+            if trace is None:
+                return None
+            return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])
+        asked = {
+            "traceId": trace_id,
+            "limit": "1000",
+            "fields": "core,basic,io,metadata,model,prompt",
+            "expandMetadata": "attributes,resourceAttributes,scope",
+        }
+        observations = [each async for each in self._all(_OBSERVATIONS, asked)]
+        if not observations:
+            return None
+        asked = {"traceId": trace_id, "limit": "100", "fields": "details,subject"}
+        return _Stored({"id": trace_id}, observations, [each async for each in self._all(_SCORES, asked)])
 
-async def _by_number(api: HttpApi, path: str, parameters: Parameters) -> AsyncIterator[Json]:
-    """Yield the items of all pages; pages are numbered from 1."""
-    number, last = 1, 1
-    while number <= last:
-        page = await api.document(path, {**parameters, "page": number}) or {}
-        for each in page.get("data") or ():
-            yield each
-        number, last = number + 1, int((page.get("meta") or {}).get("totalPages") or 0)
+    async def _all(self, path: str, parameters: Parameters) -> AsyncIterator[Json]:
+        """Yield the items of all pages, which name the next by a cursor, or are numbered from 1."""
+        asked, number = parameters, 1
+        while True:
+            page = await self._api.document(path, asked) or {}
+            for each in page.get("data") or ():
+                yield each
+            meta, number = page.get("meta") or {}, number + 1
+            if cursor := meta.get("cursor"):
+                asked = {**parameters, "cursor": cursor}
+            elif number <= int(meta.get("totalPages") or 0):
+                asked = {**parameters, "page": number}
+            else:
+                return
 
 
 class _Stored(NamedTuple):
@@ -116,63 +128,6 @@ class _Stored(NamedTuple):
 _OBSERVATIONS: Final = "/api/public/v2/observations"
 _TRACES: Final = "/api/public/traces"
 _SCORES: Final = "/api/public/v3/scores"
-
-
-class _V4:
-    """Observations with cursors."""
-
-    async def trace_ids(
-        self, api: HttpApi, query: TraceQuery, wanted: Mapping[str, str]
-    ) -> AsyncIterator[str]:
-        asked: dict[str, str | int] = {
-            "fields": "core",
-            "limit": 1_000,
-            "fromStartTime": _iso(query.since_ns),
-            "toStartTime": _iso(query.until_ns),
-            **({} if "name" in wanted else {"isRootObservation": "true"}),
-            **wanted,
-        }
-        async for each in _by_cursor(api, _OBSERVATIONS, asked):
-            if each.get("traceId"):
-                yield str(each["traceId"])
-
-    async def stored(self, api: HttpApi, trace_id: str) -> _Stored | None:
-        asked: dict[str, str | int] = {
-            "traceId": trace_id,
-            "limit": 1_000,
-            "fields": "core,basic,io,metadata,model,prompt",
-            "expandMetadata": "attributes,resourceAttributes,scope",
-        }
-        observations = [each async for each in _by_cursor(api, _OBSERVATIONS, asked)]
-        if not observations:
-            return None
-        asked = {"traceId": trace_id, "limit": 100, "fields": "details,subject"}
-        scores = [each async for each in _by_cursor(api, _SCORES, asked)]
-        return _Stored({"id": trace_id}, observations, scores)
-
-
-class _V3:
-    """Traces with page numbers."""
-
-    async def trace_ids(
-        self, api: HttpApi, query: TraceQuery, wanted: Mapping[str, str]
-    ) -> AsyncIterator[str]:
-        asked: dict[str, str | int] = {
-            "fields": "core",
-            "limit": 100,
-            "orderBy": "timestamp.asc",
-            "fromTimestamp": _iso(query.since_ns),
-            "toTimestamp": _iso(query.until_ns),
-            **wanted,
-        }
-        async for each in _by_number(api, _TRACES, asked):
-            yield str(each["id"])
-
-    async def stored(self, api: HttpApi, trace_id: str) -> _Stored | None:
-        trace = await api.document(f"{_TRACES}/{quote(trace_id, safe='')}", {})
-        if trace is None:
-            return None
-        return _Stored(trace, trace.get("observations") or [], trace.get("scores") or [])
 
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)

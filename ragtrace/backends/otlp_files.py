@@ -68,12 +68,7 @@ class OtlpFileReader:
         """The share that `traces` has read, from 0 to 1; ``None`` for a pipe, because its size is unknown."""
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the files have none.
-
-        Raises:
-            ReadError: a file cannot be read.
-            InputError: a piece with the trace id is not OTLP; names file and place.
-        """
+        """Return the trace, or ``None`` if the files have none."""
         wanted = trace_id.lower()
         members: list[Span] = []
         async for batch in self._batches():
@@ -86,10 +81,6 @@ class OtlpFileReader:
         """Yield every trace, in the order of their last spans in the files.
 
         Data appended during the read is ignored.
-
-        Raises:
-            ReadError: a file cannot be read.
-            InputError: a piece is not OTLP; names file and place.
         """
         ending, length = await self._ends()
         started: dict[str, list[Span]] = {}
@@ -397,103 +388,95 @@ def _of_jaeger(tree: Any) -> bytes:
     return encode(spans_of_v2(tree))
 
 
-def _of_console(tree: Any) -> bytes:
+def _of_console(tree: Any) -> Span:
     """Convert a span as `ReadableSpan.to_json` of Python's SDK writes it."""
     status, resource = tree.get("status") or {}, tree.get("resource") or {}
     attributes = resource.get("attributes", resource)
     start_ns = _time_ns(tree["start_time"])
-    return encode(
-        [
-            Span(
-                trace_id=_id(tree["context"]["trace_id"], 32),
-                span_id=_id(tree["context"]["span_id"], 16),
-                parent_span_id=_id(tree["parent_id"], 16) if tree.get("parent_id") else None,
-                name=str(tree.get("name", "")),
-                kind=_kind(tree.get("kind")),
-                start_ns=start_ns,
-                end_ns=max(_time_ns(tree.get("end_time")), start_ns),
-                attributes=_values(tree.get("attributes")),
-                events=tuple(
-                    SpanEvent(
-                        name=str(event.get("name", "")),
-                        time_ns=_time_ns(event.get("timestamp")),
-                        attributes=_values(event.get("attributes")),
-                    )
-                    for event in tree.get("events") or ()
-                ),
-                links=tuple(
-                    SpanLink(
-                        trace_id=_id(link["context"]["trace_id"], 32),
-                        span_id=_id(link["context"]["span_id"], 16),
-                        attributes=_values(link.get("attributes")),
-                    )
-                    for link in tree.get("links") or ()
-                ),
-                status_code=_status(status.get("status_code")),
-                status_message=str(status.get("description") or ""),
-                resource=Resource(attributes=_values(attributes)),
+    return Span(
+        trace_id=_id(tree["context"]["trace_id"], 32),
+        span_id=_id(tree["context"]["span_id"], 16),
+        parent_span_id=_id(tree["parent_id"], 16) if tree.get("parent_id") else None,
+        name=str(tree.get("name", "")),
+        kind=_kind(tree.get("kind")),
+        start_ns=start_ns,
+        end_ns=max(_time_ns(tree.get("end_time")), start_ns),
+        attributes=_values(tree.get("attributes")),
+        events=tuple(
+            SpanEvent(
+                name=str(event.get("name", "")),
+                time_ns=_time_ns(event.get("timestamp")),
+                attributes=_values(event.get("attributes")),
             )
-        ]
+            for event in tree.get("events") or ()
+        ),
+        links=tuple(
+            SpanLink(
+                trace_id=_id(link["context"]["trace_id"], 32),
+                span_id=_id(link["context"]["span_id"], 16),
+                attributes=_values(link.get("attributes")),
+            )
+            for link in tree.get("links") or ()
+        ),
+        status_code=_status(status.get("status_code")),
+        status_message=str(status.get("description") or ""),
+        resource=Resource(attributes=_values(attributes)),
     )
 
 
-def _of_go(tree: Any) -> bytes:
+def _of_go(tree: Any) -> Span:
     """Convert a span as Go's ``stdouttrace`` writes it."""
     status, parent = tree.get("Status") or {}, (tree.get("Parent") or {}).get("SpanID", "")
     scope = tree.get("InstrumentationScope") or tree.get("InstrumentationLibrary") or {}
     start_ns = _time_ns(tree["StartTime"])
-    return encode(
-        [
-            Span(
-                trace_id=_id(tree["SpanContext"]["TraceID"], 32),
-                span_id=_id(tree["SpanContext"]["SpanID"], 16),
-                parent_span_id=_id(parent, 16) if parent.strip("0") else None,
-                name=str(tree.get("Name", "")),
-                kind=_kind(tree.get("SpanKind")),
-                start_ns=start_ns,
-                end_ns=max(_time_ns(tree.get("EndTime")), start_ns),
-                attributes=_pairs(tree.get("Attributes")),
-                events=tuple(
-                    SpanEvent(
-                        name=str(event.get("Name", "")),
-                        time_ns=_time_ns(event.get("Time")),
-                        attributes=_pairs(event.get("Attributes")),
-                    )
-                    for event in tree.get("Events") or ()
-                ),
-                status_code=_status(status.get("Code")),
-                status_message=str(status.get("Description") or ""),
-                resource=Resource(attributes=_pairs(tree.get("Resource"))),
-                scope=Scope(name=str(scope.get("Name", "")), version=str(scope.get("Version", ""))),
+    return Span(
+        trace_id=_id(tree["SpanContext"]["TraceID"], 32),
+        span_id=_id(tree["SpanContext"]["SpanID"], 16),
+        parent_span_id=_id(parent, 16) if parent.strip("0") else None,
+        name=str(tree.get("Name", "")),
+        kind=_kind(tree.get("SpanKind")),
+        start_ns=start_ns,
+        end_ns=max(_time_ns(tree.get("EndTime")), start_ns),
+        attributes=_pairs(tree.get("Attributes")),
+        events=tuple(
+            SpanEvent(
+                name=str(event.get("Name", "")),
+                time_ns=_time_ns(event.get("Time")),
+                attributes=_pairs(event.get("Attributes")),
             )
-        ]
+            for event in tree.get("Events") or ()
+        ),
+        status_code=_status(status.get("Code")),
+        status_message=str(status.get("Description") or ""),
+        resource=Resource(attributes=_pairs(tree.get("Resource"))),
+        scope=Scope(name=str(scope.get("Name", "")), version=str(scope.get("Version", ""))),
     )
 
 
-def _of_zipkin(tree: Any) -> bytes:
+def _of_zipkin(tree: Any) -> Span:
     """Convert a span of Zipkin's JSON, version 2."""
     start_ns = int(tree.get("timestamp") or 0) * 1_000
     service = (tree.get("localEndpoint") or {}).get("serviceName", "")
-    return encode(
-        [
-            Span(
-                trace_id=_id(tree["traceId"], 32),
-                span_id=_id(tree["id"], 16),
-                parent_span_id=_id(tree["parentId"], 16) if tree.get("parentId") else None,
-                name=str(tree.get("name", "")),
-                kind=_kind(tree.get("kind")),
-                start_ns=start_ns,
-                end_ns=start_ns + int(tree.get("duration") or 0) * 1_000,
-                attributes=_values(tree.get("tags")),
-                events=tuple(
-                    SpanEvent(name=str(note["value"]), time_ns=int(note["timestamp"]) * 1_000)
-                    for note in tree.get("annotations") or ()
-                ),
-                status_code=_status((tree.get("tags") or {}).get("otel.status_code")),
-                resource=Resource(attributes={"service.name": service} if service else {}),
-            )
-        ]
+    return Span(
+        trace_id=_id(tree["traceId"], 32),
+        span_id=_id(tree["id"], 16),
+        parent_span_id=_id(tree["parentId"], 16) if tree.get("parentId") else None,
+        name=str(tree.get("name", "")),
+        kind=_kind(tree.get("kind")),
+        start_ns=start_ns,
+        end_ns=start_ns + int(tree.get("duration") or 0) * 1_000,
+        attributes=_values(tree.get("tags")),
+        events=tuple(
+            SpanEvent(name=str(note["value"]), time_ns=int(note["timestamp"]) * 1_000)
+            for note in tree.get("annotations") or ()
+        ),
+        status_code=_status((tree.get("tags") or {}).get("otel.status_code")),
+        resource=Resource(attributes={"service.name": service} if service else {}),
     )
+
+
+def _one(convert: Callable[[Any], Span]) -> Callable[[Any], bytes]:
+    return lambda tree: encode([convert(tree)])
 
 
 def _of_list(tree: Any) -> bytes:
@@ -504,9 +487,9 @@ def _of_list(tree: Any) -> bytes:
 _FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str], ...]] = (
     (_is_otlp, _of_otlp, "OTLP"),
     (_is_jaeger, _of_jaeger, "Jaeger's JSON"),
-    (_is_console, _of_console, "the console exporter's JSON"),
-    (_has("SpanContext", "StartTime"), _of_go, "the JSON of Go's console exporter"),
-    (_has("traceId", "id", "timestamp"), _of_zipkin, "Zipkin's JSON"),
+    (_is_console, _one(_of_console), "the console exporter's JSON"),
+    (_has("SpanContext", "StartTime"), _one(_of_go), "the JSON of Go's console exporter"),
+    (_has("traceId", "id", "timestamp"), _one(_of_zipkin), "Zipkin's JSON"),
     (_is_list, _of_list, "a list of spans"),
 )
 

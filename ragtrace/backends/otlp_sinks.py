@@ -219,14 +219,7 @@ class OtlpHttpSink(HttpSink):
         self._signal = signal
 
     async def send(self, request: bytes) -> None:
-        """Post the request and wait for the receiver's response.
-
-        Raises:
-            SendRetryable: not reachable, too slow, busy.
-            SendUnconfirmed: success by its status, with an unreadable response.
-            SendRejected: refused, in whole or in part.
-            SendRefused: every request is refused.
-        """
+        """Post the request and wait for the receiver's response."""
         headers = {"content-type": "application/x-protobuf"}
         reply = await self._ask("POST", body=request, headers=headers)
         if reply.body is None:
@@ -276,14 +269,7 @@ class OtlpGrpcSink:
         return f"{'grpc' if self._insecure else 'grpcs'}://{self._endpoint}"
 
     async def send(self, request: bytes) -> None:
-        """Send the request and wait for the receiver's response.
-
-        Raises:
-            SendRetryable: not reachable, too slow, busy.
-            SendUnconfirmed: success by its status, with an unreadable response.
-            SendRejected: refused, in whole or in part.
-            SendRefused: every request is refused.
-        """
+        """Send the request and wait for the receiver's response."""
         import grpc  # heavy, deferred: only for senders over gRPC
 
         export = self._open().unary_unary(
@@ -365,15 +351,7 @@ class EvaluationLogSink:
         return f"logs:{self._sink.name}"
 
     async def send(self, request: bytes) -> None:
-        """Send the records of the carriers in a request; without any, an empty request.
-
-        Raises:
-            CodecError: the bytes are not OTLP.
-            SendRetryable: not reachable, too slow, busy.
-            SendUnconfirmed: success by its status, with an unreadable response.
-            SendRejected: refused, in whole or in part.
-            SendRefused: every request is refused.
-        """
+        """Send the records of the carriers in a request; without any, an empty request."""
         await self._sink.send(encode_evaluation_logs(decode(request)))
 
     async def aclose(self) -> None:
@@ -409,13 +387,7 @@ class OtlpFileSink:
         return f"otlp-file:{self._path}"
 
     async def send(self, request: bytes) -> None:
-        """Append the request.
-
-        Raises:
-            SendRetryable: the file cannot be written now.
-            SendRejected: the bytes are not an OTLP request.
-            SendRefused: the path is a link.
-        """
+        """Append the request."""
         async with self._lock:
             try:
                 await asyncio.to_thread(self._append, request)

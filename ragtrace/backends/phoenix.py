@@ -44,11 +44,7 @@ class PhoenixReader(HttpReader):
         self._known: tuple[_Project, ...] = ()
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if no project has it.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-        """
+        """Return the trace, or ``None`` if no project has it."""
         typed = trace_id.strip()
         for project in await self._projects():
             found = await self._traces(project, list({typed: None, typed.lower(): None}))
@@ -60,9 +56,6 @@ class PhoenixReader(HttpReader):
         """Search once, for whole traces; without a service, search every project.
 
         A full page is cut only if the time range can be split; for the shortest range, all ids are returned.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
         """
         if query.traceql is not None:
             raise ReadError("Phoenix has no TraceQL: give a project (--service), an operation or tags")
@@ -70,11 +63,7 @@ class PhoenixReader(HttpReader):
         return Page.joined([await self._search(project, query) for project in chosen])
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the projects, which play the role of services.
-
-        Raises:
-            ReadError: the request failed.
-        """
+        """Return the names of the projects, which play the role of services."""
         return tuple(project.name for project in await self._projects())
 
     async def _projects(self) -> tuple[_Project, ...]:
@@ -146,29 +135,25 @@ class PhoenixReader(HttpReader):
     async def _all(
         self, path: str, parameters: Parameters, read: Callable[[Json], ReadT]
     ) -> AsyncIterator[ReadT]:
-        cursor: str | None = None
+        asked = parameters
         while True:
-            page = await self._page(path, {**parameters, "cursor": cursor} if cursor else parameters)
+            page = await self._api.document(path, asked)
+            if page is None:
+                if path.endswith(_ANNOTATIONS):  # the spans were deleted
+                    return
+                raise ReadError(
+                    f"{self._api.where} has no {path}: is this its address, and a version that lists traces? "
+                    "A project may also have been deleted"
+                )
+            if not isinstance(page.get("data"), list):
+                raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
             with self._api.reading():
-                items = [read(each) for each in page.get("data") or ()]
+                items = [read(each) for each in page["data"]]
             for item in items:
                 yield item
-            cursor = page.get("next_cursor")
-            if not cursor:
+            if not page.get("next_cursor"):
                 return
-
-    async def _page(self, path: str, parameters: Parameters) -> Json:
-        page = await self._api.document(path, parameters)
-        if page is None:
-            if path.endswith(_ANNOTATIONS):  # the spans were deleted
-                return {}
-            raise ReadError(
-                f"{self._api.where} has no {path}: is this its address, and a version that lists traces? A "
-                "project may also have been deleted"
-            )
-        if not isinstance(page.get("data"), list):
-            raise ReadError(f"{self._api.where} sent JSON of an unexpected form")
-        return page
+            asked = {**parameters, "cursor": page["next_cursor"]}
 
 
 class _Project(NamedTuple):

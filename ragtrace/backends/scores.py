@@ -288,13 +288,7 @@ class LangfuseScoreSink(HttpSink):
     """Langfuse overwrites a score of the same id."""
 
     async def send(self, request: bytes) -> None:
-        """Post the scores of the carriers in a request; without any, only check the keys.
-
-        Raises:
-            SendRetryable: not reachable, too slow, busy.
-            SendRejected: refused.
-            SendRefused: every request is refused.
-        """
+        """Post the scores of the carriers in a request; without any, only check the keys."""
         scores = scores_in(request)
         if not scores:
             await self._ask("GET", "/api/public/projects")
@@ -341,13 +335,7 @@ class PhoenixAnnotationSink(HttpSink):
     """Phoenix overwrites an annotation of the same identifier."""
 
     async def send(self, request: bytes) -> None:
-        """Post the scores of the carriers in a request; without any, only check that Phoenix accepts scores.
-
-        Raises:
-            SendRetryable: not reachable, too slow, busy.
-            SendRejected: refused, or Phoenix has no such span.
-            SendRefused: every request is refused.
-        """
+        """Post the scores of the carriers in a request; without any, only check that Phoenix takes some."""
         body = json.dumps({"data": [_annotation(score) for score in scores_in(request)]})
         headers = {"content-type": "application/json"}
         reply = await self._ask(

@@ -31,12 +31,7 @@ class TempoReader(HttpReader):
     """Tempo's default limit is 168 h, but it already splits a one-day search over its queriers."""
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if Tempo has none.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-            InputError: the trace id is not hex.
-        """
+        """Return the trace, or ``None`` if Tempo has none."""
         trace_id = normalized_trace_id(trace_id)
         tree = await self._api.document(f"/api/v2/traces/{trace_id}", {})
         if tree is None or not tree.get("trace"):
@@ -49,11 +44,7 @@ class TempoReader(HttpReader):
         return Trace.of(trace_id, members) if members else None
 
     async def search(self, query: TraceQuery) -> Page:
-        """Search once, for trace ids. Times are rounded to whole seconds.
-
-        Raises:
-            ReadError: the request failed, or Tempo rejected the query.
-        """
+        """Search once, for trace ids. Times are rounded to whole seconds."""
         params: dict[str, str | int] = {
             "q": traceql_of(query),
             "start": query.since_ns // _SECOND_NS,
@@ -69,11 +60,7 @@ class TempoReader(HttpReader):
         return Page.of(dict.fromkeys(ids), limit=self._traces_at_once)
 
     async def services(self) -> tuple[str, ...]:
-        """Return the names of the services that sent spans recently.
-
-        Raises:
-            ReadError: the request failed, or the response is invalid.
-        """
+        """Return the names of the services that sent spans recently."""
         tree = await self._api.document("/api/search/tag/service.name/values", {}) or {}
         names = tree.get("tagValues")
         return tuple(str(name) for name in names) if isinstance(names, list) else ()

@@ -322,10 +322,10 @@ async def dry_run(
             sizing.add(sized)
 
     turns = session_turns(run, evaluator, sessions)
-    chosen = choose(reader, selection or Selection(), ledger, evaluator.id, run, turns)
+    whole = selection or Selection()
+    chosen = choose(reader, whole, ledger, evaluator.id, run, turns)
     await map_in_order(chosen, work, count, concurrency=concurrency)
     pilots = sessions if pilot else None  # only they are judged
-    whole = selection or Selection()
     earlier = await earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
     judging = BackfillEvaluator(
         evaluator=evaluator,

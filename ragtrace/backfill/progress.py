@@ -239,13 +239,12 @@ class Progress:
 
     async def keep(self, trace_id: str, span_id: str, payload: bytes) -> None:
         """Store a carrier until it is sent."""
-        await self._write("INSERT OR REPLACE INTO carrier VALUES (?, ?, ?)", trace_id, span_id, payload)
+        await self.write(("INSERT OR REPLACE INTO carrier VALUES (?, ?, ?)", (trace_id, span_id, payload)))
 
     async def sent(self, trace_id: str, span_id: str) -> None:
         """Mark a carrier as sent, and delete its payload."""
-        await self._write(
-            "UPDATE carrier SET payload = NULL WHERE trace_id = ? AND span_id = ?", trace_id, span_id
-        )
+        statement = "UPDATE carrier SET payload = NULL WHERE trace_id = ? AND span_id = ?"
+        await self.write((statement, (trace_id, span_id)))
 
     def waiting(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield trace id, span id and payload of the carriers that an earlier run did not send."""
@@ -253,8 +252,7 @@ class Progress:
         yield from ((trace_id, span_id, payload) for trace_id, span_id, payload in self.rows(query))
 
     def begin(self, run: str, *, since_ns: int, until_ns: int) -> None:
-        """Record the time range of a run, replacing an earlier run of this name and what that
-        one spent."""
+        """Record the time range of a run, replacing an earlier one of this name and what that spent."""
         self._write_now(
             [
                 ("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)),
@@ -269,7 +267,7 @@ class Progress:
 
     async def reached(self, run: str, time_ns: int) -> None:
         """Record that everything before this moment is done."""
-        await self._write("UPDATE run SET reached_ns = ? WHERE name = ?", time_ns, run)
+        await self.write(("UPDATE run SET reached_ns = ? WHERE name = ?", (time_ns, run)))
 
     def spent(self, run: str) -> Spend:
         """Return what a run has spent; pending requests count by their estimates."""
@@ -281,11 +279,11 @@ class Progress:
 
     async def spend(self, run: str, amount: Spend) -> None:
         """Add to what a run has spent; a negative amount corrects an estimate."""
-        await self._write(
+        statement = (
             "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,"
-            " tokens = tokens + excluded.tokens, usd_nano = usd_nano + excluded.usd_nano",
-            *(run, amount.calls, amount.tokens, amount.usd_nano),
+            " tokens = tokens + excluded.tokens, usd_nano = usd_nano + excluded.usd_nano"
         )
+        await self.write((statement, (run, amount.calls, amount.tokens, amount.usd_nano)))
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -295,9 +293,6 @@ class Progress:
     async def write(self, *statements: tuple[str, Sequence[object]]) -> None:
         """Execute statements as one transaction."""
         await asyncio.to_thread(self._write_now, statements)
-
-    async def _write(self, statement: str, *values: object) -> None:
-        await self.write((statement, values))
 
     def _write_now(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         with self._writing:

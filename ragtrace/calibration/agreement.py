@@ -292,7 +292,6 @@ class Resampling:
         self._times = [_times_drawn(number, list(by_stratum.values()), drawn) for number in numbers]
 
     def _draws(self) -> Iterator[Weights]:
-        """Yield the weights of the draws, some at once."""
         for times in self._times:
             yield self.weights * times[:, self._group_of]
 

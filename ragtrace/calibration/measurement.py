@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -35,8 +35,6 @@ from ragtrace.pipeline import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-
-_NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ class CandidateRun:
     """The type of the error, if it failed."""
     skipped: str | None = None
     """Why there was nothing to judge, if so."""
-    usage: Usage = _NO_USAGE
+    usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
 
 
@@ -86,7 +84,7 @@ class EndToEnd:
 
     score: float | None = None
     failure: str | None = None
-    usage: Usage = _NO_USAGE
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,33 +129,24 @@ async def _measure(
     runs: list[tuple[CandidateRun, ...]] = []
     whole: list[EndToEnd | None] = []
     for candidate in candidates:
-        of_candidate = [
-            await _run(answer, candidate, order=_order(answer, number, seed))
-            for number in range(candidate.runs)
-        ]
-        runs.append(tuple(of_candidate))
+        runs.append(tuple([await _run(answer, candidate, n, seed) for n in range(candidate.runs)]))
         whole.append(await _whole(answer, candidate) if candidate.end_to_end else None)
     return MeasuredAnswer(answer=answer, position=position, runs=tuple(runs), end_to_end=tuple(whole))
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    chunks: Sequence[int]
-    claims: Sequence[int]
-
-
-def _order(answer: LabeledAnswer, number: int, seed: int) -> _Order:
+def _order(answer: LabeledAnswer, number: int, seed: int) -> tuple[Sequence[int], Sequence[int]]:
     """Return the order of the chunks and claims of a run; the first run keeps that of the data."""
-    chunks, claims = len(answer.record.chunks), len(answer.claims)
+    chunks, claims = range(len(answer.record.chunks)), range(len(answer.claims))
     if number == 0:
-        return _Order(range(chunks), range(claims))
+        return chunks, claims
     drawn = random.Random(f"{seed}:{number}:{answer.record.id}")
-    return _Order(drawn.sample(range(chunks), chunks), drawn.sample(range(claims), claims))
+    return drawn.sample(chunks, len(chunks)), drawn.sample(claims, len(claims))
 
 
-async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, *, order: _Order) -> CandidateRun:
-    chunks = tuple(answer.record.chunks[at] for at in order.chunks)
-    claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(order.claims))
+async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, number: int, seed: int) -> CandidateRun:
+    of_chunks, of_claims = _order(answer, number, seed)
+    chunks = tuple(answer.record.chunks[at] for at in of_chunks)
+    claims = tuple(replace(answer.claims[at], index=place) for place, at in enumerate(of_claims))
     listening = _Listening(candidate.judge)
     started = time.perf_counter()
     record = replace(answer.record, chunks=chunks)
@@ -170,7 +159,7 @@ async def _run(answer: LabeledAnswer, candidate: JudgeCandidate, *, order: _Orde
         return CandidateRun(failure=outcome.error_type, usage=usage, seconds=seconds)
     if not outcome.verdicts:
         return CandidateRun(skipped=str(outcome.skip_reason), usage=usage, seconds=seconds)
-    in_order = sorted(zip(order.claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
+    in_order = sorted(zip(of_claims, outcome.verdicts, strict=True), key=lambda pair: pair[0])
     return CandidateRun(
         verdicts=tuple(verdict for _, verdict in in_order),
         support=tuple(listening.support.get(claim.text) for claim in answer.claims),

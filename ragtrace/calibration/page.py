@@ -217,14 +217,13 @@ def _shares(found: IntervalEstimate) -> str:
 
 
 def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:
-    first = lead.first == chosen.name
-    other = lead.second if first else lead.first
-    sign = 1 if first else -1
-    low, high = sorted(sign * (end or 0.0) for end in (lead.difference.low, lead.difference.high))
-    shown = f"{sign * lead.difference.value:+.2f} [{low:+.2f}, {high:+.2f}]"
-    if lead.difference.low is None:
-        return f"Against {other}: {sign * lead.difference.value:+.2f}; too few answers for an interval."
-    return f"Against {other}: {shown}{'' if lead.is_clear else ', which may be chance'}."
+    found, other = lead.difference, lead.second
+    if lead.first != chosen.name:
+        low, high = (None if end is None else -end for end in (found.high, found.low))
+        found, other = IntervalEstimate(value=-found.value, low=low, high=high), lead.first
+    if found.low is None:
+        return f"Against {other}: {signed(found)}; too few answers for an interval."
+    return f"Against {other}: {signed(found)}{'' if lead.is_clear else ', which may be chance'}."
 
 
 def _cut(what: str, cut: ScoreCutoff) -> str:

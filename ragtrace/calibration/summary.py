@@ -301,7 +301,6 @@ def _documents(measured: Sequence[MeasuredAnswer]) -> int | None:
 
 
 def _document(each: MeasuredAnswer) -> Hashable:
-    """Return the group in which an answer is resampled."""
     return each.answer.file, each.answer.document or each.position
 
 
@@ -671,7 +670,6 @@ def _lead(first: tuple[str, _Side], second: tuple[str, _Side], drawing: _Drawing
 
 
 def _auc_difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:
-    """Return the first's lead in AUC, on the claims that both gave a probability."""
     scored = [
         (ours, theirs, pair.human, cluster)
         for cluster, (of_first, of_second) in enumerate(zip(first.pairs, second.pairs, strict=True))
@@ -687,7 +685,6 @@ def _auc_difference(first: _Side, second: _Side, resampling: Resampling) -> Inte
 
 
 def _difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:
-    """Return the first's lead in balanced accuracy, on the answers that both judged."""
     of_first, of_second = (side.claim_counts(side.held_out_thresholds) for side in (first, second))
     both = [a is not None and b is not None for a, b in zip(of_first, of_second, strict=True)]
     sides = [
@@ -703,7 +700,6 @@ def _difference(first: _Side, second: _Side, resampling: Resampling) -> Interval
 
 
 def _flips(side: _Side, candidate: JudgeCandidate) -> IntervalEstimate | None:
-    """Return the share of claims whose verdict depends on the order of chunks and claims."""
     if candidate.runs < 2:
         return None
     counted = [

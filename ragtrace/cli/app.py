@@ -55,6 +55,12 @@ COMMANDS: Final = {
     ),
 }
 """Where each command is, which is loaded only to run, and its line in ``ragtrace --help``."""
+_EXTRAS: Final = {
+    **dict.fromkeys(("yaml", "starlette", "uvicorn", "httptools", "prometheus_client"), "collector"),
+    "numpy": "calibrate",
+    "confluent_kafka": "kafka",
+}
+"""Which extra of the distribution brings a module that a command imports when it runs."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -130,6 +136,14 @@ def _errors_told(ctx: click.Context) -> Iterator[None]:
         while isinstance(first, ExceptionGroup):
             first = first.exceptions[0]
         raise _failure(first) from group
+    except ModuleNotFoundError as exc:
+        missing = (exc.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
+            raise
+        from ragtrace.extras import install_command
+
+        command = install_command(_EXTRAS[missing])
+        raise _Unusable(f"this command needs {missing}, which is not installed: {command}") from exc
     except click.ClickException as exc:
         exc.message = printable(exc.message)  # type: ignore[misc]  # it may quote a file's name
         raise

@@ -25,7 +25,6 @@ from ragtrace.cli.options import (
     duration,
     from_headers_option,
     group,
-    needs_extra,
     option,
     pairs,
     takes,
@@ -52,8 +51,8 @@ def _tags(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _sampling_plan(path: str) -> SamplingPlan:
-    with needs_extra("collector"):
-        from ragtrace_collector.config import load_sampling
+    from ragtrace_collector.config import load_sampling
+
     return load_sampling(Path(path))
 
 
@@ -263,10 +262,9 @@ class JudgingOptions:
 
 
 def _shared_budget(path: Path) -> CollectorBudget:
-    with needs_extra("collector"):
-        from ragtrace_collector.cli.shared_budget import read_shared_budget
+    from ragtrace_collector.cli.shared_budget import read_shared_budget
 
-        return read_shared_budget(path)
+    return read_shared_budget(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

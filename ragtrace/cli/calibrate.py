@@ -14,7 +14,6 @@ from ragtrace.cli.options import (
     command,
     concurrency_option,
     group,
-    needs_extra,
     option,
     takes,
 )
@@ -35,9 +34,6 @@ class SampleOptions:
 
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), metavar="N", help="At most N answers of each file."
-    )
-    statements_only: bool = option(
-        "--statements-only", is_flag=True, help="Leave out headings and remarks about sources."
     )
     group_by: str | None = option(
         "--group-by",
@@ -75,12 +71,6 @@ class MeasureOptions:
     )
     end_to_end: bool = option(
         "--end-to-end", is_flag=True, help="Also judge whole answers, with claims extracted by the judge."
-    )
-    floor: bool = option(
-        "--floor/--no-floor",
-        default=True,
-        show_default=True,
-        help="Also measure the lexical judge and one feature: the share of a claim's words in the chunks.",
     )
     concurrency: int = concurrency_option()
 
@@ -151,7 +141,6 @@ def calibrate(
           --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace calibrate labeled.jsonl --judge lexical
     """
-    with needs_extra("calibrate"):
-        from ragtrace.cli.calibrate_run import run_calibration
+    from ragtrace.cli.calibrate_run import run_calibration
 
     click.get_current_context().exit(run_calibration(paths, sample, measure, output))

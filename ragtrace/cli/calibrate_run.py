@@ -46,13 +46,12 @@ from ragtrace.cli.render import by_kind, one_line, open_console, print_indented,
 from ragtrace.errors import InputError
 from ragtrace.files import check_replaceable, replace_file
 from ragtrace.judge import open_judge
-from ragtrace.judge.lexical import WordShareJudge, claim_kind
+from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.judge_card import IntervalEstimate
 from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
-from ragtrace.sentences import is_heading, split_sentences
 
 _EXAMPLES: Final = 50
 _PROGRESS_S: Final = 10.0
@@ -155,9 +154,6 @@ def _answers_of(
         answer = replace(read, file=path) if names[read.file] > 1 else read
         left_out["claims without a label"] += answer.left_out
         left_out["lines about the answer itself"] += answer.announcements
-        if wanted.statements_only:
-            answer, dropped = _statements(answer)
-            left_out["claims that state nothing"] += dropped
         yield answer
 
 
@@ -200,20 +196,6 @@ def _check_labels(
     )
 
 
-def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
-    whole = answer.record.answer or ""
-    headings = {each.text for each in split_sentences(whole) if is_heading(whole, each)}
-    kept = [
-        pair
-        for pair in zip(answer.claims, answer.labels, strict=True)
-        if claim_kind(pair[0].text) == "factual"
-        and not headings.issuperset(each.text for each in split_sentences(pair[0].text))
-    ]
-    claims = tuple(replace(claim, index=index) for index, (claim, _) in enumerate(kept))
-    labels = tuple(label for _, label in kept)
-    return replace(answer, claims=claims, labels=labels), len(answer.claims) - len(kept)
-
-
 def _check_options_of_criteria(measure: MeasureOptions, output: CalibrateOutput) -> None:
     """Refuse what is about claims: a card or settings would say nothing true of the judge's verdicts on them.
 
@@ -236,7 +218,7 @@ def _candidates(judge: Judge, measure: MeasureOptions, *, of_criteria: bool) -> 
         JudgeCandidate(judge=judge, form=VerifyForm(form), runs=measure.runs, end_to_end=whole)
         for form in measure.forms
     ]
-    if measure.floor and not of_criteria:  # comparing words tells nothing about a criterion
+    if not of_criteria:  # comparing words tells nothing about a criterion
         if judge.identity.provider != "lexical":
             lexical = open_judge("lexical")
             found.append(JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=whole, is_floor=True))

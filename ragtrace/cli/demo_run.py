@@ -28,7 +28,6 @@ import ragtrace
 from ragtrace import process
 from ragtrace.answers.carrier import is_carrier, read_carrier, target_span_id
 from ragtrace.cli.demo import DemoOptions
-from ragtrace.cli.options import needs_extra
 from ragtrace.cli.render import (
     has_desktop,
     many,
@@ -150,7 +149,6 @@ _PAUSE_S: Final = 0.04
 _POLL_S: Final = 0.1
 _STOP_TIMEOUT_S: Final = 30
 _PATIENCE_S: Final = 120
-"""Without a new verdict."""
 _LOCAL_OTLP: Final = "http://localhost:4317"
 _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
 
@@ -163,9 +161,9 @@ def run_demo(options: DemoOptions) -> None:
         InputError: nothing listens at ``--to``.
         RagtraceError: an answer got no verdict.
     """
-    with needs_extra("collector"):
-        import uvicorn  # noqa: F401  the collector's process needs them: said before it is waited for
-        import yaml  # noqa: F401
+    import uvicorn  # noqa: F401  the collector's process needs them: said before it is waited for
+    import yaml  # noqa: F401
+
     for name in ("OTEL_SDK_DISABLED", "RAGTRACE_DISABLED"):
         if os.environ.get(name, "").lower() in {"1", "true", "yes", "on"}:
             raise ConfigError(f"{name} turns tracing off: without traces there is nothing to show; unset it")
@@ -264,7 +262,6 @@ class DemoCollector:
     """Its OTLP/gRPC receiver."""
     page: str = ""
     """Its page of answers."""
-    _offset: int = 0
 
     def wait(self) -> None:
         """Wait until it ends.
@@ -280,17 +277,11 @@ class DemoCollector:
         """The end of its log."""
         return os.linesep.join(self.log.read_text("utf-8", "replace").splitlines()[-5:])
 
-    def new_carriers(self) -> Iterator[Span]:
-        """Yield the carriers that were written since the last call."""
-        if not self.file.exists():
-            return
-        with self.file.open("rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._offset += len(line)
-                yield from filter(is_carrier, decode_json(line.decode()))
+    def carriers(self) -> dict[str, Span]:
+        """Return the carriers that were written so far, by trace id."""
+        text = self.file.read_text("utf-8") if self.file.exists() else ""
+        whole = text[: text.rfind("\n") + 1].splitlines()
+        return {one.trace_id: one for line in whole for one in decode_json(line) if is_carrier(one)}
 
 
 @contextmanager
@@ -412,7 +403,7 @@ class _Found:
 
 
 def _play(sample: Sequence[DemoAnswer], collector: DemoCollector, backend: Backend | None) -> _Found:
-    """Ask every question, and wait for the labels of people until all are there or none came for long."""
+    """Ask every question, and wait for the labels of people."""
     sent: dict[str, DemoAnswer] = {}
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "200")  # with the SDK's five seconds it would take long
     ragtrace.instrument(service_name="ragtrace-demo", endpoint=collector.address, protocol="grpc")
@@ -422,12 +413,8 @@ def _play(sample: Sequence[DemoAnswer], collector: DemoCollector, backend: Backe
             time.sleep(_PAUSE_S)
     finally:
         ragtrace.uninstrument()
-    carriers: dict[str, Span] = {}
     until = time.monotonic() + _PATIENCE_S
-    while len(carriers) < len(sent) and time.monotonic() < until:
-        for carrier in collector.new_carriers():
-            carriers[carrier.trace_id] = carrier
-            until = time.monotonic() + _PATIENCE_S
+    while len(carriers := collector.carriers()) < len(sent) and time.monotonic() < until:
         time.sleep(_POLL_S)
     judged = {each: read_carrier(one, sent[each].record).judged.evaluation for each, one in carriers.items()}
     return _Found(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import click
 
-from ragtrace.cli.options import JsonOption, JudgeOptions, command, duration, group, option, takes
+from ragtrace.cli.options import JsonOption, JudgeOptions, command, group, option, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +28,14 @@ class ApplicationOptions:
         metavar="COMMAND",
         help="Run this application, and show what is captured from it and whether it can be judged.",
     )
-    lasts: timedelta | None = option(
-        "--for",
-        metavar="DURATION",
-        parse=duration,
-        help="Stop the application after 30s or 5m, as with Ctrl-C. [default: when it ends]",
-    )
     show_content: bool = option(
         "--show-content", is_flag=True, help="Show the texts, not only their lengths."
     )
 
     def __post_init__(self) -> None:
         """Refuse options of an application without one."""
-        if self.app is None and (self.lasts is not None or self.show_content):
-            raise click.UsageError("--for and --show-content need --app")
+        if self.app is None and self.show_content:
+            raise click.UsageError("--show-content needs --app")
 
 
 @command()
@@ -70,7 +63,7 @@ def doctor(targets: TargetOptions, application: ApplicationOptions, output: Json
       ragtrace doctor --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace doctor --to http://tempo:4318 --json
       ragtrace doctor --app 'python app.py'
-      ragtrace doctor --app 'uvicorn app:app' --for 1m --show-content
+      ragtrace doctor --app 'uvicorn app:app' --show-content
     """
     if application.app is not None and (targets.judge.config.path is not None or targets.endpoints):
         raise click.UsageError("--app checks nothing else: leave out --config and --to")

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from signal import Signals
@@ -57,7 +56,7 @@ class AppRun:
     exit_code: int
     """Negative: the signal that ended it."""
     was_stopped: bool
-    """By Ctrl-C, or because its time was over."""
+    """By Ctrl-C."""
     seconds: float
     spans: tuple[Span, ...]
     unreadable: int
@@ -66,8 +65,8 @@ class AppRun:
     """What ``ragtrace.instrument()`` said it did, in each process."""
 
 
-def run_app(command: str, *, lasts: timedelta | None = None, stdout: TextIO | None = None) -> AppRun:
-    """Run a command until it ends, is interrupted, or its time is over.
+def run_app(command: str, *, stdout: TextIO | None = None) -> AppRun:
+    """Run a command until it ends or is interrupted.
 
     Its input and output are this process's, unless ``stdout`` is given.
 
@@ -92,7 +91,7 @@ def run_app(command: str, *, lasts: timedelta | None = None, stdout: TextIO | No
                 f"--app: {arguments[0]!r} cannot be started ({exc.strerror}): name a program and its"
                 " arguments, as in --app 'python app.py'; no shell runs it"
             ) from exc
-        was_stopped = _wait(process, lasts.total_seconds() if lasts else None)
+        was_stopped = _wait(process)
         return AppRun(
             exit_code=process.returncode,
             was_stopped=was_stopped,
@@ -119,12 +118,10 @@ def _environment(env: Mapping[str, str], endpoint: str, journal: Path) -> dict[s
     }
 
 
-def _wait(process: subprocess.Popen[bytes], for_s: float | None) -> bool:
+def _wait(process: subprocess.Popen[bytes]) -> bool:
     """Wait for the end of the process; return whether it was told to end."""
     try:
-        process.wait(for_s)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+        process.wait()
     except KeyboardInterrupt:
         if not _is_in_the_foreground():
             process.send_signal(signal.SIGINT)

@@ -29,7 +29,7 @@ from ragtrace.cli.doctor_application import (
     check_trace,
     run_app,
 )
-from ragtrace.cli.options import ChosenEvaluator, needs_extra
+from ragtrace.cli.options import ChosenEvaluator
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable, RagtraceError
 from ragtrace.extras import install_command
@@ -109,8 +109,7 @@ def check_store(store: StoreConfig) -> Iterator[Check]:
 
 def check_topics(kafka: KafkaConfig) -> Iterator[Check]:
     """Say of each topic of spans or dead letters whether it is there, and deletes what is old."""
-    with needs_extra("kafka"):
-        from ragtrace_collector.receive.kafka import topic_states
+    from ragtrace_collector.receive.kafka import topic_states
 
     names = dict.fromkeys((*kafka.topics, *filter(None, map(kafka.dead_letter_topic, kafka.topics))))
     try:
@@ -259,7 +258,7 @@ def check_application(application: ApplicationOptions, *, as_json: bool) -> bool
         ConfigError: it cannot be started.
     """
     command = application.app or ""
-    run = run_app(command, lasts=application.lasts, stdout=sys.stderr if as_json else None)
+    run = run_app(command, stdout=sys.stderr if as_json else None)
     console = None if as_json else open_console()
     for check in (check_run(command, run), *check_capture(run)):
         _show(console, check)

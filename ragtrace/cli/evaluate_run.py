@@ -190,8 +190,6 @@ class _Side:
 
     name: str
     judge: JudgeIdentity
-    makes_calls: bool = True
-    """Whether its verdicts are not those of the other, scored again."""
     answers: list[ComparedAnswer] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
@@ -200,11 +198,9 @@ class _Side:
         self.usage += kept.evaluation.usage
 
     def cost(self, prices: Prices) -> float | None:
-        return prices.cost_usd(self.usage, self.judge) if self.makes_calls else 0.0
+        return prices.cost_usd(self.usage, self.judge) if self.usage.calls else 0.0
 
     def effort(self, prices: Prices) -> str:
-        if not self.makes_calls:
-            return "no call was made"
         cost, usage = self.cost(prices), self.usage
         dollars = "cost unknown" if cost is None else f"${cost:.4f}"
         tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
@@ -284,7 +280,7 @@ class _Again:
         from ragtrace_collector.judge import attach_options_of
 
         first, unknown, sent, to = self._first(), 0, 0, self.output.destination
-        second = replace(first, name="the same, scored again", makes_calls=False, answers=[])
+        second = replace(first, name="the same, scored again", answers=[])
         attach = replace(
             attach_options_of(self.chosen.config), openinference=to is not None and reads_openinference(to)
         )
@@ -317,9 +313,8 @@ class _Again:
     async def ask(self) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
         spec = self.chosen.spec.judge
-        evaluator = Evaluator(
-            metrics=[each.open() for each in self.metrics or ()], judge=spec.open(), prices=self.prices
-        )
+        metrics = [each.open() for each in self.metrics or specs_of(next(self.kept()))]
+        evaluator = Evaluator(metrics=metrics, judge=spec.open(), prices=self.prices)
         judge = evaluator.judge
         introduce(judge)
         if not (self.scoring.is_agreed or is_free(evaluator, spec)):

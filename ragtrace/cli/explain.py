@@ -20,11 +20,10 @@ from ragtrace.cli.options import (
     command,
     from_headers_option,
     group,
-    needs_extra,
     option,
     takes,
 )
-from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
+from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk
 from ragtrace.errors import InputError, ReadError
 
 if TYPE_CHECKING:
@@ -165,8 +164,8 @@ def _open(source: str, options: SourceOptions, config: CollectorConfig) -> Trace
         from ragtrace.backends import open_reader
 
         return open_reader(source, access=access(options.headers))
-    with needs_extra("collector"):
-        from ragtrace_collector.store.open import open_reading
+    from ragtrace_collector.store.open import open_reading
+
     return open_reading(config.store.at(rest) if rest else config.store).reader
 
 
@@ -217,21 +216,12 @@ def _print_record(console: Console, record: RagRecord) -> None:
         print_indented(console, 4, told, style="dim")
     for part in Part:
         for indent, line in _value_lines(record, part):
-            print_indented(console, indent, _cut(line, console) if indent > _PART_INDENT else line)
+            print_indented(console, indent, line)
         for indent, line in _reason_lines(record, part):
             print_indented(console, indent, line, style="dim")
         for gap in record.gaps:
             if gap.part is part:
                 print_indented(console, 6, f"gap, {gap.reason}: {one_line(gap.detail)}", style="yellow")
-
-
-def _cut(line: str, console: Console) -> str:
-    """Show a chunk on one line; ``--json`` has all of it."""
-    from rich.text import Text
-
-    text = Text(printable(line))
-    text.truncate(max(20, console.width - _CHUNK_INDENT), overflow="ellipsis")
-    return text.plain
 
 
 def _reason_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ from ragtrace._row_files import RowNotices
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
 from ragtrace.cli.options import ReportOptions, given_selection
-from ragtrace.cli.render import by_kind, many, one_line, page_of_trace, talk, without_login
+from ragtrace.cli.render import by_kind, many, one_line, page_of_trace, shortened, talk, without_login
 from ragtrace.errors import InputError, RagtraceError
 from ragtrace.judge import spent_by
 from ragtrace.judge.spec import JudgeSpec
@@ -31,6 +31,7 @@ from ragtrace.pipeline import Evaluator, MetricSpec
 from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.process import SystemClock
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
+from ragtrace.sampling import SamplingPlan
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 
@@ -91,6 +92,7 @@ def _is_free(who: JudgeIdentity, prices: Prices, spec: JudgeSpec) -> bool:
 T = TypeVar("T")
 
 _MOST_SAID: Final = 20
+_MOST_WRITTEN: Final = 200
 
 
 class LeftOutRows(RowNotices):
@@ -337,16 +339,11 @@ def _cause(exc: BaseException) -> str:
 
 
 def _written(value: object) -> str:
-    match value:
-        case True:
-            return ""
-        case tuple():
-            shown = ["=".join(each) if isinstance(each, tuple) else str(each) for each in value]
-            return ", ".join(shown[:3]) + (f" and {many(len(shown) - 3, 'more')}" if len(shown) > 3 else "")
-        case str() | int() | float():
-            return str(value)
-        case _:
-            return "of a file"
+    if isinstance(value, SamplingPlan):
+        return "of a file"
+    if isinstance(value, tuple):
+        value = ", ".join("=".join(each) if isinstance(each, tuple) else str(each) for each in value)
+    return "" if value is True else shortened(str(value), _MOST_WRITTEN)
 
 
 def _passing(metric: Metric) -> str:

@@ -18,7 +18,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -27,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from ragtrace.errors import ConfigError
 from ragtrace.text import UNITS_S, duration_of
 
 if TYPE_CHECKING:
@@ -193,29 +191,6 @@ def _build(kind: type, path: str, values: dict[str, Any]) -> Any:
         raise click.UsageError(str(exc)) from exc
 
 
-_OURS = ("ragtrace", "ragtrace_collector")
-
-
-@contextmanager
-def needs_extra(extra: str) -> Iterator[None]:
-    """Import what an extra of the distribution brings.
-
-    Raises:
-        ConfigError: it is not installed; says how to install it.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        from ragtrace.extras import install_command
-
-        missing = (exc.name or "").partition(".")[0]
-        if not missing or missing in _OURS:
-            raise
-        raise ConfigError(
-            f"this command needs {missing}, which is not installed: {install_command(extra)}"
-        ) from exc
-
-
 _UNITS_S: Final = {**UNITS_S, "w": 7 * 86_400.0}
 
 
@@ -363,14 +338,11 @@ class ConfigOptions:
             section = re.split(r"\.", key)[0]
             if only and section in _SECTIONS and section not in only:
                 raise click.UsageError(f"--set {key}: this command reads {', '.join(only)}, not {section}")
-        if self.path is not None:
-            if given := given_beside_configuration(click.get_current_context()):
-                raise click.UsageError(
-                    f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}, or"
-                    " change a key of it with --set"
-                )
-            with needs_extra("collector"):
-                import yaml  # noqa: F401 -- the core reads no files
+        if self.path is not None and (given := given_beside_configuration(click.get_current_context())):
+            raise click.UsageError(
+                f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}, or"
+                " change a key of it with --set"
+            )
         from ragtrace_collector.config import load_config
 
         changes = (*(options or {}).items(), *self.changes) if self.path is None else self.changes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_UNITS: Final = ((86_400, "day"), (3_600, "h"), (60, "min"))
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -86,11 +86,11 @@ def dollars(usd: float) -> str:
     return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.2g}" if usd < 0.01 else f"${usd:.3f}"
 
 
-def rough_duration(seconds: float, *, day: str = "d") -> str:
+def rough_duration(seconds: float) -> str:
     """Write a duration in the largest unit that it is at least twice as long as."""
     for length_s, unit in _UNITS:
         if seconds >= 2 * length_s:
-            return f"{seconds / length_s:.0f} {day if unit == 'day' else unit}"
+            return f"{seconds / length_s:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 or not seconds else f"{seconds:.1g} s"
 
 

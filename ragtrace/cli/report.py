@@ -50,11 +50,6 @@ class FigureOptions:
         " answers, drawn at random, are opened for it.",
     )
     judge: str | None = option("--judge", metavar="JUDGE", help="Verdicts of this judge only.")
-    cheap: str | None = option(
-        "--cheap",
-        metavar="JUDGE",
-        help="A cheap judge on more answers, such as lexical: joined with --judge, for shorter intervals.",
-    )
     calibration: Path | None = option(
         "--calibration",
         type=EXISTING_FILE,
@@ -67,13 +62,6 @@ class FigureOptions:
         metavar="PATH",
         help="The file of reviews of `ragtrace ui`: those in random order correct faithfulness.",
     )
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no report."""
-        if self.cheap and not self.judge:
-            raise click.UsageError("--cheap needs --judge: which judge is it joined with?")
-        if self.cheap and self.cheap == self.judge:
-            raise click.UsageError("--cheap and --judge are the same judge: name two")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +96,7 @@ def report(place: RangeOptions, figures: FigureOptions, output: ReportOutputOpti
       ragtrace report --config collector.yaml --since 7d --by service
       ragtrace report --by prompt_version --out report.html
       ragtrace report --from tempo:http://localhost:3200 --since 24h --by hour
-      ragtrace report --judge openai:gpt-4o-mini --cheap lexical --json
+      ragtrace report --judge openai:gpt-4o-mini --calibration judge.json --json
     """
     from ragtrace.cli.report_run import run_report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,9 +23,9 @@ from ragtrace.answer_sources import (
 from ragtrace.answers.index import AnswerIndex, open_index
 from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.rows import read_line, report_lines
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import holds_traces
-from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access, needs_extra
+from ragtrace.cli.options import DEFAULT_SINCE, Moment, RangeOptions, access
 from ragtrace.cli.render import (
     many,
     one_line,
@@ -43,19 +43,6 @@ from ragtrace.files import replace_file
 from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.process import SystemClock
-from ragtrace.quality import (
-    AnswerCollector,
-    GroupFigures,
-    LedgerCoverage,
-    MeasuredJudge,
-    MetricFigures,
-    QualityReport,
-    ReportRequest,
-    ReviewedPairs,
-    quality_report,
-    report_as_json,
-    source_of,
-)
 from ragtrace.quality.compared import (
     comparison_as_json,
     comparison_as_markdown,
@@ -70,7 +57,20 @@ from ragtrace.quality.comparing import (
     compare,
     newest_answers,
 )
-from ragtrace.quality.report import group_of, is_judge
+from ragtrace.quality.report import (
+    AnswerCollector,
+    GroupFigures,
+    LedgerCoverage,
+    MeasuredJudge,
+    MetricFigures,
+    QualityReport,
+    ReportRequest,
+    ReviewedPairs,
+    group_of,
+    is_judge,
+    quality_report,
+    source_of,
+)
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -80,6 +80,7 @@ from ragtrace.quality.wording import (
     left_out,
     measured,
     rate,
+    report_as_json,
     reviewed,
     score,
     sentence,
@@ -92,7 +93,6 @@ from ragtrace.transcripts import Transcripts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.backends.http_api import ConnectionSettings
     from ragtrace_collector.config import CollectorConfig
 
 
@@ -143,8 +143,6 @@ class Place:
     notices: list[str] = field(default_factory=list)
     states: Callable[[], Mapping[str, int]] | None = None
     """Counts all answers that a collector ever saw, by their state in its ledger."""
-    screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
-    """Returns the answers between two times that a screen looked at, judged or not."""
 
 
 @asynccontextmanager
@@ -163,24 +161,32 @@ async def open_place(options: RangeOptions, source: str | None, times: Times) ->
     given = access(options.headers)
     answers = open_source(source, access=given, rules=config.extract.opened())
     async with aclosing(answers), aclosing(open_index()) as index:
-        place = Place(name=answers.name, index=index, source=answers)
+        progress: list[SearchProgress] = []
+        found = find_answers(
+            source,
+            since_ns=times.since_ns or 0,
+            until_ns=times.now_ns + _DAY_NS,  # the clock of what gave an answer may be ahead
+            service=options.service,
+            access=given,
+            on_progress=progress.append,
+        )
         waiting: list[AnswerSummary] = []
-        async for summary in _searched(source, options.service, times, given, place.notices):
+        async for summary in found:
             waiting.append(summary)
             if len(waiting) == _AT_ONCE:
                 await index.add(waiting)
                 waiting.clear()
         await index.add(waiting)
-        yield place
+        notices = [*progress[-1].notices] if progress else []
+        yield Place(name=answers.name, index=index, source=answers, notices=notices)
 
 
 @asynccontextmanager
 async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterator[Place]:
     """Open the answers of the named store, else of the configured or the default one."""
-    with needs_extra("collector"):
-        from ragtrace_collector.service.page import place_over
-        from ragtrace_collector.store.ledger import read_screened, take_stock
-        from ragtrace_collector.store.open import open_reading, require_store
+    from ragtrace_collector.service.page import place_over
+    from ragtrace_collector.store.ledger import take_stock
+    from ragtrace_collector.store.open import open_reading, require_store
 
     section = configured.store.at(store) if store else configured.store
     require_store(section)
@@ -190,36 +196,9 @@ async def _opened_store(configured: CollectorConfig, store: str) -> AsyncIterato
         def states() -> Mapping[str, int]:
             return take_stock(found.database).by(lambda account: account.state)
 
-        def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-            return read_screened(found.database, since_ns, until_ns)
-
-        yield Place(
-            name=found.name, index=opened.index, source=opened.source, states=states, screened=screened
-        )
+        yield Place(name=found.name, index=opened.index, source=opened.source, states=states)
 
 
-async def _searched(
-    source: str, service: str | None, times: Times, given: ConnectionSettings, notices: list[str]
-) -> AsyncIterator[AnswerSummary]:
-    """Yield the answers of a back end or file; those of a clock that is ahead, too."""
-    last: list[SearchProgress] = []
-
-    def keep(progress: SearchProgress) -> None:
-        last[:] = [progress]
-
-    async for summary in find_answers(
-        source,
-        since_ns=times.since_ns or 0,
-        until_ns=times.now_ns + _DAY_NS,
-        service=service,
-        access=given,
-        on_progress=keep,
-    ):
-        yield summary
-    notices.extend(last[0].notices if last else ())
-
-
-_OPENED_AT_ONCE: Final = 8
 _MOST_OPENED: Final = 500
 _MOST_REVIEWED: Final = 5_000
 
@@ -254,7 +233,6 @@ def _request(figures: FigureOptions) -> ReportRequest:
         by=figures.by,
         metrics=figures.metrics,
         judge=figures.judge,
-        cheap=figures.cheap,
         measured=_measured(figures.calibration) if figures.calibration else None,
     )
 
@@ -274,20 +252,12 @@ async def _report(
     options: RangeOptions, figures: FigureOptions, request: ReportRequest, times: Times
 ) -> QualityReport:
     async with open_place(options, options.source, times) as place:
-        scope = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
-        has_screen = place.screened is not None
-        found = request.collector(joins_screen=has_screen)
+        until_ns = times.until_ns if options.until else None  # a clock may be ahead
+        scope = TrafficScope(since_ns=times.since_ns, until_ns=until_ns, service=options.service)
+        found = request.collector()
         notices = place.notices + await _collect(place.index, scope, found)
-        if place.screened is not None and request.cheap is None:
-            screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
-            found.add_screened(one for one in screened if options.service in (None, one.service))
         if request.by == "source":
             notices.append(await _collect_sources(place, scope, found))
-        if ahead := await _ahead(place.index, options, times):
-            notices.append(
-                f"{many(ahead, 'answer')} with a date after this moment left out: the clock of what gave the"
-                " answer is ahead"
-            )
         return quality_report(
             request,
             found,
@@ -310,51 +280,34 @@ async def _collect(index: AnswerIndex, scope: TrafficScope, found: AnswerCollect
     return []
 
 
-async def _ahead(index: AnswerIndex, options: RangeOptions, times: Times) -> int:
-    """Count answers dated after now, which no range reaches."""
-    scope = TrafficScope(since_ns=times.now_ns + 1, service=options.service)
-    number = 0
-    async for _ in index.every(AnswerFilter(scope=scope)):
-        number += 1
-        if number == MOST_ANSWERS:
-            break
-    return number
+async def _in_random_order(
+    index: AnswerIndex, scope: TrafficScope
+) -> AsyncIterator[tuple[float, AnswerSummary]]:
+    after = -1.0
+    while batch := await index.random_order(scope, after=after, limit=_AT_ONCE):
+        for position, answer in batch:
+            yield position, answer
+        after = batch[-1][0]
 
 
 async def _collect_sources(place: Place, scope: TrafficScope, found: AnswerCollector) -> str:
     """Open answers drawn at random, and put them into the groups of their sources."""
     drawn: dict[AnswerKey, list[AnswerSummary]] = {}
-    after, has_more = -1.0, True
-    while has_more and len(drawn) < _MOST_OPENED:
-        batch = await place.index.random_order(scope, after=after, limit=_AT_ONCE)
-        has_more = len(batch) == _AT_ONCE
-        for position, answer in batch:
-            after = position
-            if answer.key in drawn or len(drawn) < _MOST_OPENED:
-                drawn.setdefault(answer.key, []).append(answer)
+    async for _, answer in _in_random_order(place.index, scope):
+        if len(drawn) == _MOST_OPENED and answer.key not in drawn:
+            break
+        drawn.setdefault(answer.key, []).append(answer)
     read = 0
-    keys = list(drawn)
-    for first in range(0, len(keys), _OPENED_AT_ONCE):
-        some = keys[first : first + _OPENED_AT_ONCE]
-        for key, sources in zip(
-            some, await asyncio.gather(*(_sources(place, key) for key in some)), strict=True
-        ):
-            if sources is not None:
-                read += 1
-                for answer in drawn[key]:
-                    found.add_sources(answer, sources)
-    is_all = not has_more and len(keys) < _MOST_OPENED
-    total = f"all {len(keys):,}" if is_all else f"{len(keys):,} drawn at random"
-    gone = f"; {len(keys) - read:,} cannot be opened any more" if read < len(keys) else ""
-    return f"sources are those of {read:,} opened answers, of {total}{gone}"
-
-
-async def _sources(place: Place, key: AnswerKey) -> list[str] | None:
-    try:
-        opened = await place.source.open(key)
-    except RagtraceError:
-        return None  # counted as one that cannot be opened
-    return [name for chunk in opened.record.chunks if (name := source_of(chunk))]
+    for key, answers in drawn.items():
+        try:
+            opened = await place.source.open(key)
+        except RagtraceError:
+            continue
+        read += 1
+        names = [name for chunk in opened.record.chunks if (name := source_of(chunk))]
+        for answer in answers:
+            found.add_sources(answer, names)
+    return f"sources are those of {read:,} opened answers, of {len(drawn):,} drawn at random"
 
 
 async def _reviewed(
@@ -364,14 +317,11 @@ async def _reviewed(
     async with aclosing(ReviewFile(path)) as file:
         reviews, gone = await file.reviewed(tenant=None), await file.passed_over(tenant=None)
     in_order: list[tuple[float, AnswerSummary]] = []
-    after, has_more = -1.0, bool(reviews)
-    while has_more and len(in_order) < _MOST_REVIEWED:
-        batch = await index.random_order(scope, after=after, limit=_AT_ONCE)
-        has_more = len(batch) == _AT_ONCE
-        for position, answer in batch:
-            after = position
-            if _is_asked(answer, request):
-                in_order.append((position, answer))
+    async for position, answer in _in_random_order(index, scope):
+        if not reviews or len(in_order) == _MOST_REVIEWED:
+            break
+        if _is_asked(answer, request):
+            in_order.append((position, answer))
     return ReviewedPairs(
         random_prefix(in_order, reviews, gone=gone), random_prefix(in_order, reviews, gone=gone, scores=True)
     )

@@ -55,7 +55,6 @@ _EACH_WITH_REASON = '{"verdicts": [{"verdict": "yes", "reason": "why"}, {"verdic
 
 
 def _truths_prompt(context: str, limit: int | None) -> str:
-    """Ask for the facts that a context states."""
     return _prompt(
         f"""List {_how_many(limit)} stated in the context below. Write each as one coherent sentence
         that is understood without the others. Take nothing from outside the context, even where the
@@ -66,7 +65,6 @@ def _truths_prompt(context: str, limit: int | None) -> str:
 
 
 def _claims_prompt(answer: str) -> str:
-    """Ask for what an answer claims."""
     return _prompt(
         """List every factual claim that the answer below makes. Take each as it is made, true or not,
         and word it so that it is understood without the others. Leave out opinions and pleasantries.""",
@@ -76,7 +74,6 @@ def _claims_prompt(answer: str) -> str:
 
 
 def _claim_verdicts_prompt(claimed: JsonValue, known: str, *, unsure: str) -> str:
-    """Ask whether each claim agrees with the facts."""
     return _prompt(
         f"""Judge each claim below against the facts below, in the order of the claims, one verdict for
         each. Say "yes" if the facts bear the claim out, "no" only if they directly contradict it, and
@@ -89,7 +86,6 @@ def _claim_verdicts_prompt(claimed: JsonValue, known: str, *, unsure: str) -> st
 
 
 def _statements_prompt(answer: str) -> str:
-    """Ask for the statements that an answer is made of."""
     return _prompt(
         """Break the answer below into the statements it is made of. Short remarks and single words
         count as statements too; leave none out.""",
@@ -99,7 +95,6 @@ def _statements_prompt(answer: str) -> str:
 
 
 def _answer_verdicts_prompt(question: str, stated: JsonValue, *, unsure: str) -> str:
-    """Ask whether each statement of an answer helps to answer the question."""
     return _prompt(
         f"""Judge for each statement below, in their order, one verdict for each, whether it helps to
         answer the question. Say "yes" if it does, "no" if it has nothing to do with it, and "{unsure}"
@@ -112,7 +107,6 @@ def _answer_verdicts_prompt(question: str, stated: JsonValue, *, unsure: str) ->
 
 
 def _chunk_verdicts_prompt(question: str, reference: str, contexts: Sequence[str]) -> str:
-    """Ask whether each chunk helped to reach the reference answer."""
     return _prompt(
         f"""{_counted(contexts)} Judge each document, in the given order, one verdict for each: would it
         help to arrive at the expected answer to the question? Say "yes" if it holds anything of use for
@@ -125,7 +119,6 @@ def _chunk_verdicts_prompt(question: str, reference: str, contexts: Sequence[str
 
 
 def _recall_verdicts_prompt(reference: str, contexts: Sequence[str]) -> str:
-    """Ask whether each sentence of the reference answer can be traced to the chunks."""
     return _prompt(
         """Go through the expected answer below sentence by sentence: one verdict for each sentence, and
         no others. Say "yes" if the sentence can be traced to a node of the retrieved context, else
@@ -137,7 +130,6 @@ def _recall_verdicts_prompt(reference: str, contexts: Sequence[str]) -> str:
 
 
 def _context_statements_prompt(question: str, context: str) -> str:
-    """Ask which statements of one chunk are relevant to the question."""
     return _prompt(
         """Take the high-level statements out of the context below and judge for each whether it is
         relevant to the question: "yes" or "no". Repeat the statement in `statement`. Only where the
@@ -151,7 +143,6 @@ def _context_statements_prompt(question: str, context: str) -> str:
 
 
 def _context_verdicts_prompt(answer: str, contexts: Sequence[str]) -> str:
-    """Ask whether the answer agrees with each chunk."""
     return _prompt(
         f"""{_counted(contexts)} Judge for each document, in the given order, one verdict for each,
         whether the answer agrees with it. Say "no" only if the answer contradicts the document; a
@@ -164,7 +155,6 @@ def _context_verdicts_prompt(answer: str, contexts: Sequence[str]) -> str:
 
 
 def _reason_prompt(measured: str, score: float, findings: Sequence[str]) -> str:
-    """Ask for one sentence on why the score is what it is."""
     return _prompt(
         f"""The {measured} of an answer of a retrieval system was measured as {score:.2f}. Say in one or
         two sentences why the score is what it is, from the findings below and nothing else. Name the
@@ -554,7 +544,6 @@ def _texts(listed: JsonValue) -> tuple[str, ...]:
 
 
 def _verdicts_on_answer(record: RagRecord, items: Sequence[Item]) -> tuple[Verdict, ...]:
-    """Return verdicts on the whole answer against each chunk."""
     answer = record.answer or ""
     return tuple(
         Verdict(

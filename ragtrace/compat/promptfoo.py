@@ -36,7 +36,6 @@ from ragtrace.scoring import score
 
 
 def _longform_prompt(asked: str, answer: str) -> str:
-    """Ask for the statements of an answer, one a line."""
     return _prompt(
         """Restate the answer to the question below as a list of statements, so that each is understood
         without the question and the others: names instead of pronouns, one fact each.""",
@@ -47,7 +46,6 @@ def _longform_prompt(asked: str, answer: str) -> str:
 
 
 def _nli_prompt(context: str, statements: Sequence[str]) -> str:
-    """Ask for a verdict on each statement, and a final line with all of them."""
     return _prompt(
         """Decide for each statement below whether it can be inferred from the context: Yes or No.
         Explain first, briefly, then give the verdict. What the context does not mention is a No.""",
@@ -64,7 +62,6 @@ def _nli_prompt(context: str, statements: Sequence[str]) -> str:
 
 
 def _question_prompt(answer: str) -> str:
-    """Ask for a question that the answer answers."""
     return _prompt(
         "Think of the question that the text below answers.",
         "Write that one question and nothing else.",
@@ -73,7 +70,6 @@ def _question_prompt(answer: str) -> str:
 
 
 def _recall_prompt(context: str, reference: str) -> str:
-    """Ask which sentences of the reference answer the context bears out."""
     return _prompt(
         """Go through the reference answer below sentence by sentence and decide for each whether the
         context bears it out.""",
@@ -86,7 +82,6 @@ def _recall_prompt(context: str, reference: str) -> str:
 
 
 def _relevance_prompt(asked: str, context: str) -> str:
-    """Ask for what in the context helps to answer the question, copied."""
     return _prompt(
         """Copy from the context below the sentences that are needed to answer the question, character
         by character, changing nothing.""",

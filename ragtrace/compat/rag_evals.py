@@ -66,7 +66,6 @@ _RELEVANCE_PROMPT = _instructions(
 
 
 def _material_prompt(question: str, answer: str | None, contexts: Sequence[str]) -> str:
-    """Render what is judged."""
     asked = [fenced("question", question)]
     answered = [] if answer is None else [fenced("answer", answer)]
     chunks = [fenced(f"chunk {number}", text) for number, text in enumerate(contexts)]
@@ -74,7 +73,6 @@ def _material_prompt(question: str, answer: str | None, contexts: Sequence[str])
 
 
 def _again_prompt(prompt: str, fault: str) -> str:
-    """Ask the same once more, and say what was wrong with the last reply."""
     return f"{prompt}\n\nYour last reply was refused: {fault}. Reply again, with the whole JSON object."
 
 

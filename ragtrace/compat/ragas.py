@@ -61,7 +61,6 @@ from ragtrace.scoring import score
 
 
 def _statements_prompt(question: str, answer: str) -> str:
-    """Ask for the statements of an answer: `{"statements": [text]}`."""
     return _prompt(
         "Take the answer apart into the statements it makes. Each must be one fact, in a full sentence that"
         " is understood without the others: name what a pronoun stands for.",
@@ -72,8 +71,6 @@ def _statements_prompt(question: str, answer: str) -> str:
 
 
 def _verdicts_prompt(context: str, stated: Sequence[str]) -> str:
-    """Ask which statements the context supports:
-    `{"statements": [{"statement", "reason", "verdict": 0 | 1}]}`."""
     return _prompt(
         "Decide for each statement whether it follows directly from the context: verdict 1 if it does, 0 if"
         " it does not, and also 0 if the context is silent about it.",
@@ -85,7 +82,6 @@ def _verdicts_prompt(context: str, stated: Sequence[str]) -> str:
 
 
 def _made_question_prompt(answer: str) -> str:
-    """Ask for a question that the answer answers: `{"question", "noncommittal": 0 | 1}`."""
     return _prompt(
         "Write the question that this answer is the answer to. Also say whether the answer commits itself to"
         " something: noncommittal is 1 if it evades, is vague, or says that it does not know, else 0.",
@@ -95,7 +91,6 @@ def _made_question_prompt(answer: str) -> str:
 
 
 def _usefulness_prompt(question: str, context: str, answer: str) -> str:
-    """Ask whether one context was of use for the answer: `{"reason", "verdict": 0 | 1}`."""
     return _prompt(
         "Decide whether the context was of use in arriving at this answer to the question: verdict 1 if it"
         " was, 0 if it was not.",
@@ -107,8 +102,6 @@ def _usefulness_prompt(question: str, context: str, answer: str) -> str:
 
 
 def _recall_prompt(question: str, context: str, reference: str) -> str:
-    """Ask which statements of the reference the context holds:
-    `{"classifications": [{"statement", "reason", "attributed": 0 | 1}]}`."""
     return _prompt(
         "Go through the answer statement by statement, and decide for each whether the context says so:"
         " attributed is 1 if it can be traced back to the context, else 0.",
@@ -121,7 +114,6 @@ def _recall_prompt(question: str, context: str, reference: str) -> str:
 
 
 def _worth_of_context_prompt(question: str, context: str) -> str:
-    """Ask how much of what the question needs the context holds: a rating of 0, 1 or 2."""
     return _prompt(
         "How relevant is the context to the question? Go by what stands in the two alone, not by what you"
         " know besides. Rate 0 if nothing in it helps to answer the question, 1 if a part of it does, 2 if it"
@@ -142,7 +134,6 @@ def _worth_of_context_again_prompt(question: str, context: str) -> str:
 
 
 def _supports_prompt(context: str, answer: str) -> str:
-    """Ask how far the context supports the answer: a rating of 0, 1 or 2."""
     return _prompt(
         "How far does the context support the assertion? Rate 0 if it does not, or if one of the two is"
         " empty, 1 if it supports a part of it, 2 if it supports all of it.",
@@ -162,17 +153,14 @@ def _supports_again_prompt(context: str, answer: str) -> str:
 
 
 def _as_json_prompt(prompt: str) -> str:
-    """Let a rating come as `{"rating": 0 | 1 | 2}`."""
     return f'{prompt}\n\nReply with a JSON object: {{"rating": X}}, where X is 0, 1 or 2.'
 
 
 def _as_digit_prompt(prompt: str) -> str:
-    """Let a rating come as a bare digit."""
     return f"{prompt}\n\nReply with the digit 0, 1 or 2 and nothing else."
 
 
 def _correction_prompt(prompt: str, reply: str, fault: str) -> str:
-    """Ask again, with what was wrong about the reply."""
     return (
         f"{prompt}\n\nYour reply was:\n{fenced('reply', reply)}\n\n"
         f"It cannot be read: {fault}. Reply again with the corrected JSON object alone."

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -21,8 +21,6 @@ from ragtrace.judge.phrases import ENGLISH, Grammar, Suffixes, grammar_of
 from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences
-
-KnownT = TypeVar("KnownT")
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
 _UNSPACED_MARKS = r"\u0e00-\u0eff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -78,7 +76,7 @@ def ordered_stems(text: str, grammar: Grammar = ENGLISH) -> tuple[StemmedWord, .
     words: Iterable[str] = _tokens(plain)
     if not plain.isascii() and _UNSPACED.search(plain):
         words = (word for found in words for word in _without_spaces(found, grammar))
-    return tuple(map(_stemmed_words(grammar).__getitem__, words))
+    return tuple([_stemmed(word, grammar) for word in words])
 
 
 @lru_cache(maxsize=4)  # for the words of a sentence, then for its numbers
@@ -120,31 +118,7 @@ def _pairs_of(part: str) -> Iterable[str]:
     return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
 
 
-class _Lately(dict[str, KnownT]):
-    """What is known of words that were seen lately. When there are too many, all are forgotten."""
-
-    def __init__(self, find: Callable[[str], KnownT]) -> None:
-        super().__init__()
-        self._find = find
-
-    def __missing__(self, word: str) -> KnownT:
-        if len(self) >= _MOST_WORDS:
-            self.clear()
-        found = self[word] = self._find(word)
-        return found
-
-
-@cache
-def _stemmed_words(grammar: Grammar) -> Mapping[str, StemmedWord]:
-    return _Lately(partial(_stemmed, grammar=grammar))
-
-
-@cache
-def _number_words(grammar: Grammar) -> Mapping[str, str]:
-    """Return the number that a word is; most are none."""
-    return _Lately(lambda word: grammar.number_words.get(word.lower(), ""))
-
-
+@lru_cache(maxsize=_MOST_WORDS)
 def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
     if word[0].isdecimal():
         return StemmedWord(plain_number(word, grammar), False)
@@ -157,7 +131,7 @@ def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
 def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     """Return the numbers that a context supports, in a broad sense: all readings of figures, their parts,
     number words."""
-    found = set(map(_number_words(grammar).__getitem__, _tokens(text)))
+    found = {grammar.number_words.get(word.lower(), "") for word in _tokens(text)}
     found.discard("")
     sized: set[str] = set()
     if _HAS_FIGURES.search(text):
@@ -290,18 +264,8 @@ _FIGURE: Final = re.compile(
     rf"|\d{{1,3}}(?: \d{{3}})+(?![\d%]))(?:[.,]\d+)?(?!\d)"
     rf"|(?<![^\W_{_UNSPACED_MARKS}])\d+(?:[.,:/]\d+)*+"
 )
-_FRACTIONS: Final = {
-    "½": ".5",
-    "¼": ".25",
-    "¾": ".75",
-    "⅓": ".33",
-    "⅔": ".67",
-    "⅛": ".125",
-    "⅜": ".375",
-    "⅝": ".625",
-    "⅞": ".875",
-    "⅕": ".2",
-}
+_EIGHTHS: Final = zip("⅛⅜⅝⅞", (".125", ".375", ".625", ".875"), strict=True)
+_FRACTIONS: Final = {"½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅕": ".2", **dict(_EIGHTHS)}
 _FRACTION: Final = re.compile(rf"(?:(\d+)[{_SPACES}]?)?([{''.join(_FRACTIONS)}])")
 _WRITTEN_FRACTION: Final = re.compile(r"(?<![\d/.,])(\d{1,3}) ([123])/([248])(?![\d/])")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")

@@ -107,23 +107,14 @@ def _note_usage(message: Any, call: JudgeCall) -> None:
     call.came_from(getattr(message, "model", None))
     usage = getattr(message, "usage", None)
     if isinstance(usage, Mapping):
-        read, written = (usage.get(f"cache_{way}_input_tokens") or 0 for way in ("read", "creation"))
+        read = usage.get("cache_read_input_tokens") or 0
+        counted = (usage.get("input_tokens"), read, usage.get("cache_creation_input_tokens"))
         thought = usage.get("output_tokens_details")
         call.took(
-            input_tokens=_sum(usage.get("input_tokens"), read, written),
+            input_tokens=sum(each for each in counted if isinstance(each, int)),
             output_tokens=usage.get("output_tokens"),
             cached_tokens=read,
             reasoning_tokens=(thought.get("thinking_tokens") or 0) if isinstance(thought, Mapping) else 0,
         )
     elif usage is not None:
         call.took_nonsense()
-
-
-def _sum(*parts: object) -> object:
-    """Sum the counts that the API splits; return a value that is not a number unchanged."""
-    total: int | float = 0
-    for part in parts:
-        if isinstance(part, bool) or not isinstance(part, int | float) or part < 0:
-            return part
-        total += part
-    return total

@@ -454,7 +454,7 @@ class Endpoint:
                 raise
             raise rejected.failure(who=self._who, usage=call.usage) from None
         try:
-            answer = _read(reply)
+            answer = json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
             what = "the reply is not a JSON document"
             raise JudgeNonsense(f"{self._who}: {what}", usage=call.usage) from None
@@ -596,51 +596,6 @@ def _status_within(error: Any) -> int:
             return int(str(name)[:3])
     told = f"{named} {fields.get('message')}"[:2_000]
     return 429 if _BUSY.search(told) else 400 if _WRONG.search(told) else 502
-
-
-def _read(reply: bytes) -> Any:
-    """Read a JSON document, or the stream of one that nobody asked for.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if not reply.lstrip()[:8].startswith((b"data:", b"event:", b": ", b":\n", b"id:", b"retry:")):
-        return json.loads(reply, object_hook=JsonObject)
-    whole, choice = JsonObject(), JsonObject()
-    said: dict[str, str] = {}
-    for line in reply.decode("utf-8", "replace").splitlines():
-        name, _, data = line.partition(":")
-        if name != "data" or data.strip() in ("", "[DONE]"):
-            continue
-        event = json.loads(data, object_hook=JsonObject)
-        if not isinstance(event, JsonObject):
-            raise ValueError("an event is no JSON object")  # noqa: TRY004  it is of JSON
-        if event.error:
-            return event
-        whole |= {name: event[name] for name in ("model", "system_fingerprint", "usage") if event.get(name)}
-        part = event.choices[0] if isinstance(event.choices, list) and event.choices else None
-        if isinstance(part, JsonObject):
-            choice |= {name: part[name] for name in ("finish_reason", "logprobs") if part.get(name)}
-            delta = part.delta or part.message
-            for name, text in _texts_of(delta) if isinstance(delta, JsonObject) else ():
-                said[name] = said.get(name, "") + text
-    message = JsonObject(content=said.get("content"), reasoning_content=said.get("reasoning_content"))
-    if "arguments" in said:
-        function = JsonObject(arguments=said["arguments"])
-        message["tool_calls"] = [JsonObject(type="function", function=function)]
-    choice["message"] = message
-    whole["choices"] = [choice]
-    return whole
-
-
-def _texts_of(delta: JsonObject) -> Iterator[tuple[str, str]]:
-    for name in ("content", "reasoning_content"):
-        if isinstance(delta.get(name), str):
-            yield name, delta[name]
-    called = delta.tool_calls[0] if isinstance(delta.tool_calls, list) and delta.tool_calls else None
-    function = called.function if isinstance(called, JsonObject) else None
-    if isinstance(function, JsonObject) and isinstance(function.arguments, str):
-        yield "arguments", function.arguments
 
 
 def _said(exc: openai.APIStatusError) -> Any:

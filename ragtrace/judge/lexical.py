@@ -21,7 +21,6 @@ A claim in a language that no chunk is in is left open, without a probability.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from importlib.resources import files
 from operator import or_
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from ragtrace.errors import JudgeUnable
 from ragtrace.judge._words import (
@@ -53,9 +52,8 @@ from ragtrace.judge.phrases import (
     SENTENCE_ENDS,
     Grammar,
     announces_answer,
-    declines,
+    claim_kind,
     is_bare_reply,
-    is_citation,
     is_meta,
     is_refusal,
     requests,
@@ -65,7 +63,6 @@ from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
-    ClaimKind,
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
@@ -188,13 +185,6 @@ def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
     ]
     reply = ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
     return JudgeReply(value=reply, usage=Usage(calls=1))
-
-
-def claim_kind(sentence: str) -> ClaimKind:
-    """Classify a sentence by its wording: does it state something that can be checked?"""
-    if declines(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
 
 
 def _decide(
@@ -518,43 +508,25 @@ class SupportModel:
         probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
         return min(probability, self.number_missing) if features["missing_numbers"] else probability
 
-    @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> SupportModel:
-        """Read the saved form."""
-        return cls(
-            name=saved["name"],
-            bias=saved["bias"],
-            features={name: Feature(**values) for name, values in saved["features"].items()},
-            number_missing=saved["number_missing"],
-            unsupported_below=saved["unsupported_below"],
-            supported_from=saved["supported_from"],
-        )
-
 
 @cache
 def shipped_model() -> SupportModel:
     """Return the model of the package."""
-    return SupportModel.of(json.loads(files(__package__).joinpath(MODEL_FILE).read_text(encoding="utf-8")))
+    return TypeAdapter(SupportModel).validate_json(files(__package__).joinpath(MODEL_FILE).read_bytes())
 
 
 SUPPORTED_FROM: Final = 0.75
 """The cut of the share; chosen on the development files of RAGTruth."""
 
 
-class WordShareJudge:
+class WordShareJudge(ComparingJudge):
     """Calls a claim supported if three quarters of its content words are anywhere in the chunks."""
 
     identity = JudgeIdentity(provider="floor", model="word-share", computes=True, contradicts=False)
+    no_worth = LexicalJudge.no_worth
 
-    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer a request for verdicts.
-
-        Raises:
-            JudgeUnable: it asks for something else.
-        """
-        if not isinstance(request.inputs, VerifyInput) or request.reply_type is not VerifyReply:
-            raise JudgeUnable(f"the floor only gives verdicts, no {request.step!r}", usage=Usage())
-        given: VerifyInput = request.inputs
+    async def verify(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
+        """Say what share of its words each claim has in the chunks."""
         index = await WordIndex.of(given.chunks)
         shares: dict[int, float] = {}
         for claim in given.claims:
@@ -571,8 +543,4 @@ class WordShareJudge:
             else GivenVerdict(id=number, chunks=[], quote="", label="not_mentioned", reason="")
             for number, share in shares.items()
         ]
-        reply = JudgeReply(value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), support=shares)
-        return cast("JudgeReply[ReplyT]", reply)
-
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to release."""
+        return JudgeReply(value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), support=shares)

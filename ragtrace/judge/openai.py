@@ -86,14 +86,11 @@ class Likelihoods(StrEnum):
     TOP_20 = "top_logprobs=20"
     TOP_5 = "top_logprobs=5"
     """Some servers return no more than this."""
-    COUNT = "logprobs=5"
-    """A number instead of a flag, as in the legacy completions API."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of a chat completion."""
-        name, count = self.value.split("=")
-        return {name: int(count)} if self is Likelihoods.COUNT else {"logprobs": True, name: int(count)}
+        return {"logprobs": True, "top_logprobs": int(self.value.rpartition("=")[2])}
 
 
 class ReplyKind(StrEnum):
@@ -551,14 +548,10 @@ def _text(content: Any) -> str:
 
 
 def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
-    """Read log-probabilities in the form of chat completions, or of the legacy completions API."""
-    if logprobs is None:
-        return None
-    if content := getattr(logprobs, "content", None):
-        places = [{top.token: top.logprob for top in place.top_logprobs or ()} for place in content]
-    else:
-        places = [dict(place) for place in getattr(logprobs, "top_logprobs", None) or ()]
-    numbers = ({str(k): float(v) for k, v in place.items() if not math.isnan(v)} for place in places)
+    """Read log-probabilities in the form of chat completions."""
+    content = getattr(logprobs, "content", None) or ()
+    places = [{str(top.token): float(top.logprob) for top in place.top_logprobs or ()} for place in content]
+    numbers = ({k: v for k, v in place.items() if not math.isnan(v)} for place in places)
     return tuple(numbers) if any(places) else None
 
 
@@ -644,11 +637,9 @@ class OpenAICompatibleEmbedder:
     def _checked(self, answer: Any, expected: int) -> list[tuple[float, ...]]:
         try:
             by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
-        except (AttributeError, TypeError, ValueError, OverflowError):
-            raise self._error("the reply is not a list of embeddings") from None
-        if len(answer.data) != expected or set(by_index) != set(range(expected)):
-            raise self._error("its vectors are not numbered as the texts are")
-        vectors = [by_index[index] for index in range(expected)]
+            vectors = [by_index[index] for index in range(max(expected, len(answer.data)))]
+        except (AttributeError, TypeError, ValueError, OverflowError, KeyError):
+            raise self._error("the reply is not a list of embeddings, numbered as the texts are") from None
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise self._error("a vector is empty, or not of finite numbers")
         return vectors

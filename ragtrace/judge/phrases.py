@@ -25,6 +25,9 @@ from ragtrace.languages import Language
 if TYPE_CHECKING:
     from ragtrace.judge_forms import ClaimKind
 
+if TYPE_CHECKING:
+    pass
+
 SENTENCE_ENDS = ".!。！｡।"
 """What ends a statement in several scripts."""
 _QUESTION_MARKS = ("?", "？", "؟")
@@ -127,13 +130,6 @@ def is_meta(sentence: str) -> bool:
     plain = _plain(sentence)
     announces = plain.endswith((":", "：")) and len(plain.split()) <= 25
     return announces or plain.endswith(_QUESTION_MARKS) or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
-
-
-def kind_of(sentence: str) -> ClaimKind:
-    """Classify a sentence by its wording alone, as judges do that stand in for a language model."""
-    if is_refusal(sentence):
-        return "refusal"
-    return "meta" if is_meta(sentence) else "factual"
 
 
 _BARE_REPLY: Final = re.compile(
@@ -464,6 +460,13 @@ def declines(sentence: str) -> bool:
     return _is_worded(last) or (requests(last) and _is_worded(before[-1]))
 
 
+def claim_kind(sentence: str) -> ClaimKind:
+    """Classify a sentence by its wording: does it state something that can be checked?"""
+    if declines(sentence):
+        return "refusal"
+    return "meta" if is_meta(sentence) or is_citation(sentence) else "factual"
+
+
 def requests(sentence: str) -> bool:
     """Return whether the sentence tells the reader what to do next: "Please contact our support."."""
     return bool(_REQUEST.match(sentence)) and not _DIGIT.search(sentence)
@@ -538,17 +541,6 @@ def _words_of(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
 
 
-def _english(*words: str, within: str = r"(?!)") -> re.Pattern[str]:
-    """Return what finds these words, or a part ``within`` another; the part begins as one of the words.
-
-    It begins with a set of letters, to which `re` skips several times as fast as to a word boundary.
-    """
-    firsts = "".join(sorted({word[0] for word in words}))
-    by_first = {first: [word[1:] for word in words if word[0] == first] for first in firsts}
-    rests = "|".join(f"(?<={first})(?:{'|'.join(rest)})" for first, rest in by_first.items())
-    return re.compile(rf"[{firsts}{firsts.upper()}](?i:(?:(?<!\w.)(?:{rests})|{within})\b)")
-
-
 ENGLISH: Final = Grammar(
     language=Language.ENGLISH,
     stop_words=_listed(
@@ -566,25 +558,10 @@ ENGLISH: Final = Grammar(
         without would yet you your yours
         """
     ),
-    negation=_english(
-        *("not", "no", "never", "none", "nor", "neither", "without", "cannot"),
-        within="(?<=n)['’]t",
-    ),
-    hedges=_english(
-        *(
-            "may",
-            "might",
-            "could",
-            "generally",
-            "typically",
-            "usually",
-            "often",
-            "likely",
-            "possibly",
-            "perhaps",
-        ),
-        *("overall", "additionally", "however", "important to note", "it is recommended", "in conclusion"),
-        "in summary",
+    negation=re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE),
+    hedges=_words_of(
+        "may|might|could|generally|typically|usually|often|likely|possibly|perhaps|overall|additionally"
+        "|however|important to note|it is recommended|in conclusion|in summary"
     ),
     suffixes=(
         ("ational", "ate", 3),

@@ -23,7 +23,7 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
-from ragtrace.judge.phrases import is_refusal, kind_of
+from ragtrace.judge.phrases import claim_kind, is_refusal
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
@@ -221,7 +221,7 @@ class ScriptedJudge:
         shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
         scripted = _found(self._script.answers, " ".join(sentence.text for sentence in shown))
         if scripted is None:
-            kinds = [kind_of(sentence.text) for sentence in given.sentences]
+            kinds = [claim_kind(sentence.text) for sentence in given.sentences]
             claims = [
                 forms.ExtractedClaim(id=number, sentence_ids=[sentence.number], text=sentence.text, kind=kind)
                 for number, (sentence, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)

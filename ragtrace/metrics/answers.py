@@ -17,7 +17,7 @@ from typing import Final, Unpack
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics.asking import both, together
-from ragtrace.metrics.base import BuiltInMetric, MetricFinding, MetricOptions, readings, tally
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, MetricOptions, readings, tally, unjudged
 from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness, nothing_stated
 from ragtrace.metrics.retrieval import ChunkPrecision
 from ragtrace.metrics.session import StepSession
@@ -34,8 +34,14 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.scoring import coverage, relevant_share, serving_share, strict_faithfulness
-from ragtrace.scoring.formulas import SCORE, Readings
+from ragtrace.scoring.formulas import (
+    SCORE,
+    Readings,
+    coverage,
+    relevant_share,
+    serving_share,
+    strict_faithfulness,
+)
 
 
 class AnswerRelevance(BuiltInMetric):
@@ -64,9 +70,7 @@ class AnswerRelevance(BuiltInMetric):
         verdicts = await steps.relevance()
         counts = VerdictCounts.of(verdicts)
         if not counts.judged:
-            return MetricFinding(
-                skip_reason=SkipReason.ALL_UNJUDGED, explanation=_explain_relevance(counts), verdicts=verdicts
-            )
+            return unjudged(_explain_relevance(counts), verdicts)
         return MetricFinding(
             score=serving_share(counts),
             explanation=_explain_relevance(counts),
@@ -112,9 +116,7 @@ class QuestionSimilarity(BuiltInMetric):
         if made.noncommittal:
             return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
         if not made.questions:
-            return MetricFinding(
-                skip_reason=SkipReason.ALL_UNJUDGED, explanation="the judge made no question from the answer"
-            )
+            return unjudged("the judge made no question from the answer")
         asked, *others = await steps.embed((record.question or "", *made.questions))
         cosines = [cosine(asked, other) for other in others]
         compared = Intermediate(questions=made.questions, similarities=tuple(cosines))
@@ -158,11 +160,8 @@ class FactualCorrectness(BuiltInMetric):
         precision, recall = map(strict_faithfulness, _counts(verdicts))
         whole = VerdictCounts.of(verdicts)
         if precision is None or recall is None:
-            return MetricFinding(
-                skip_reason=SkipReason.ALL_UNJUDGED,
-                explanation="no claim was decided" if precision is None else "no sentence was decided",
-                verdicts=verdicts,
-            )
+            what = "claim" if precision is None else "sentence"
+            return unjudged(f"no {what} was decided", verdicts)
         return MetricFinding(
             score=_f1(precision, recall),
             explanation=f"precision {precision:.2f}, recall {recall:.2f}",
@@ -248,7 +247,7 @@ class NoiseSensitivity(BuiltInMetric):
         if counts[_OPEN]:
             said += f", {counts[_OPEN]} undecided"
         if not decided:
-            return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=said)
+            return unjudged(said)
         return MetricFinding(
             score=counts[_NOISE] / decided,
             explanation=said,
@@ -275,7 +274,6 @@ def _cause(right: Verdict, source: Verdict, grades: dict[str, VerdictLabel]) -> 
 
 
 def _shown(right: Verdict, source: Verdict) -> Verdict:
-    """Return the reference's verdict with the chunk that the claim comes from."""
     return replace(
         right,
         claim=replace(right.claim, kind=OF_REFERENCE),
@@ -439,9 +437,7 @@ class Criterion(BuiltInMetric):
         """Ask the judge."""
         verdict = await steps.criterion(self.criterion)
         if verdict.label is VerdictLabel.UNJUDGED:
-            return MetricFinding(
-                skip_reason=SkipReason.ALL_UNJUDGED, explanation="criterion unjudged", verdicts=(verdict,)
-            )
+            return unjudged("criterion unjudged", (verdict,))
         is_met = verdict.label is VerdictLabel.MET
         return MetricFinding(
             score=float(is_met),

@@ -48,8 +48,12 @@ class MetricFinding:
         """How many verdicts the judge left out."""
         if self.parts:
             return sum(part.omitted for part in self.parts.values())
-        sentences = self.intermediate.sentences if self.intermediate else ()
-        return sum(v.omitted for v in (*self.verdicts, *(sentences or self.chunk_verdicts)))
+        return sum(v.omitted for v in self.verdicts) + sum(v.omitted for v in self.chunk_verdicts)
+
+
+def unjudged(explanation: str, verdicts: tuple[Verdict, ...] = ()) -> MetricFinding:
+    """Return the finding of a metric whose judge decided nothing."""
+    return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=explanation, verdicts=verdicts)
 
 
 class MetricOptions(TypedDict, total=False):

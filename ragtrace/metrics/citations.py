@@ -23,8 +23,7 @@ from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
 from ragtrace.metrics.faithfulness import nothing_stated
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import OF_CITATION, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.scoring import coverage, strict_faithfulness
-from ragtrace.scoring.formulas import SCORE, Readings
+from ragtrace.scoring.formulas import SCORE, Readings, coverage, strict_faithfulness
 from ragtrace.sentences import Sentence, split_sentences
 
 _MARK: Final = re.compile(r"\[\^?([^\[\]\n]{1,80})\](?!\()|【([^【】\n]{1,80})】")
@@ -181,7 +180,6 @@ class _Citations:
 
 
 def _marks(record: RagRecord) -> Iterator[tuple[int, _Mark]]:
-    """Yield the marks in the answer, with their offsets."""
     answer = record.answer or ""
     ids = {chunk.id.casefold(): place for place, chunk in enumerate(record.chunks)}
     stands_for = {
@@ -223,7 +221,6 @@ def _names(inside: str) -> Iterator[str]:
 
 
 def _sentence_of(at: int, answer: str, sentences: Sequence[Sentence]) -> int:
-    """Return the number of the sentence that a mark at this offset belongs to."""
     for sentence in reversed(sentences):
         if sentence.start > at:
             continue
@@ -246,7 +243,6 @@ def _sentences_at(
 
 
 async def _judged(record: RagRecord, cited: Sequence[Sequence[_Mark]], steps: StepSession) -> list[Verdict]:
-    """Return whether what a claim cites supports it."""
     verdicts = (await steps.verify()).verdicts
     ids = [chunk.id for chunk in record.chunks]
     doubtful: defaultdict[tuple[int, ...], list[Verdict]] = defaultdict(list)

@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 from ragtrace.judge_steps import ClaimExtraction, StepName, Verification, VerifyForm
-from ragtrace.metrics.base import INCIDENTAL, BuiltInMetric, MetricFinding, MetricOptions, readings, tally
+from ragtrace.metrics.base import (
+    INCIDENTAL,
+    BuiltInMetric,
+    MetricFinding,
+    MetricOptions,
+    readings,
+    tally,
+    unjudged,
+)
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Claim,
@@ -26,7 +34,10 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.scoring import (
+from ragtrace.scoring.formulas import (
+    CLAIM_READINGS,
+    Readings,
+    claim_readings,
     contradicted_share,
     coverage,
     lenient_faithfulness,
@@ -34,7 +45,6 @@ from ragtrace.scoring import (
     strict_faithfulness,
     ungrounded_share,
 )
-from ragtrace.scoring.formulas import CLAIM_READINGS, Readings, claim_readings
 from ragtrace.sentences import Sentence, split_sentences
 
 
@@ -95,9 +105,7 @@ async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdict
     verdicts = verification.verdicts
     counts = VerdictCounts.of(verdicts)
     if not counts.judged:
-        return MetricFinding(
-            skip_reason=SkipReason.ALL_UNJUDGED, explanation=explain_support(verdicts), verdicts=verdicts
-        )
+        return unjudged(explain_support(verdicts), verdicts)
     return ClaimVerdicts(extraction=extraction, verification=verification, counts=counts)
 
 
@@ -263,7 +271,7 @@ class Hallucination(ClaimMetric):
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the contradicted claims."""
         if not steps.judge.contradicts:
-            return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
+            return unjudged(_BLIND)
         found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
             return found

@@ -5,25 +5,24 @@ marked.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, log2
 from typing import ClassVar, Unpack
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge_steps import Grading, SentenceGrading
+from ragtrace.judge_steps import Grading
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, MetricOptions, readings, tally
 from ragtrace.metrics.faithfulness import explain_support
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     ChunkVerdict,
-    Intermediate,
     Part,
     RagRecord,
     SkipReason,
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.scoring import (
+from ragtrace.scoring.formulas import (
     average_precision,
     coverage,
     lower_bound,
@@ -176,103 +175,32 @@ class ContextPrecision(BuiltInMetric):
         return average_precision(useful(finding.chunk_verdicts))
 
 
-_CHUNK, _SENTENCE = _UNITS = ("chunk", "sentence")
-
-
 class ContextRelevance(BuiltInMetric):
     """Measures how relevant the retrieved chunks are to the question on average.
 
     score = (mean grade of the judged chunks) / 2, with the grades 2 (holds a part of what the answer needs),
     1 (background) and 0 (of no use): (2 R + P) / (2 (k - U)). Every chunk weighs the same, long or short.
-    With ``unit="sentence"``, score = R / (n - U): of the n sentences of all chunks, R have grade 2.
 
     Details: ``coverage`` = (k - U) / k, ``grades_rejected``, ``with_reference``: whether the judge saw a
-    reference answer. By sentence also ``sentences`` = n, ``relevant_sentences`` = R, ``lenient`` =
-    (R + P) / (n - U) and ``by_chunk``: the score by chunk, if each chunk has the best grade of its sentences.
+    reference answer.
 
-    Source: the 0, 1, 2 scale of RAGAS' context relevance (NVIDIA), a grade a chunk instead of one for all. By
-    sentence: the context relevance of RAGAS' paper (Es et al. 2023), in which the judge copies the sentences.
+    Source: the 0, 1, 2 scale of RAGAS' context relevance (NVIDIA), a grade a chunk instead of one for all.
     """
 
     name = "context_relevance"
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    def __init__(self, *, unit: str = _CHUNK, **options: Unpack[MetricOptions]) -> None:
-        """``unit`` says what is graded: each ``chunk``, or each ``sentence`` of the chunks.
-
-        Raises:
-            ConfigError: an option has another value.
-        """
-        super().__init__(**options)
-        if unit not in _UNITS:
-            raise ConfigError(f"{self.name}: `unit` is {' or '.join(_UNITS)}, not {unit!r}")
-        self.unit = unit
-
-    @property
-    def version(self) -> str:
-        """Changes whenever the same verdicts or prompts could give another score."""
-        return super().version if self.unit == _CHUNK else f"{super().version}-{self.unit}"
-
     async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
-        """Average the grades of chunks, or count the relevant sentences."""
-        if self.unit == _SENTENCE:
-            return _sentence_finding(await steps.sentences())
+        """Average the grades of the chunks."""
         found = await graded_chunks(steps)
         if isinstance(found, MetricFinding):
             return found
         return found.finding(mean_relevance(found.counts))
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the score out of the grades."""
-        if finding.intermediate:
-            return relevant_share(VerdictCounts.of(finding.intermediate.sentences))
+        """Compute the score from the grades."""
         return mean_relevance(VerdictCounts.of(finding.chunk_verdicts))
-
-    def filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
-        """Fill in labels for verdicts that the judge left out, also those on sentences."""
-        filled = super().filled(finding, claims, chunks)
-        if not (made := finding.intermediate):
-            return filled
-        sentences = tuple(replace(s, label=chunks) if s.omitted else s for s in made.sentences)
-        return replace(filled, intermediate=replace(made, sentences=sentences))
-
-
-def _sentence_finding(found: SentenceGrading) -> MetricFinding:
-    counts = VerdictCounts.of(found.grades)
-    made = Intermediate(sentences=found.grades)
-    explanation = _explain_sentences(counts, found.total)
-    if not counts.judged:
-        return MetricFinding(
-            skip_reason=SkipReason.ALL_UNJUDGED,
-            explanation=explanation,
-            chunk_verdicts=found.chunks,
-            intermediate=made,
-        )
-    return MetricFinding(
-        score=relevant_share(counts),
-        explanation=explanation,
-        chunk_verdicts=found.chunks,
-        intermediate=made,
-        details=readings(
-            sentences=found.total,
-            relevant_sentences=counts.relevant,
-            lenient=serving_share(counts),
-            coverage=counts.judged / found.total,
-            by_chunk=mean_relevance(VerdictCounts.of(found.chunks)),
-            grades_rejected=found.rejected,
-            with_reference=found.with_reference,
-        ),
-    )
-
-
-def _explain_sentences(counts: VerdictCounts, total: int) -> str:
-    wrong = {
-        "irrelevant": counts.irrelevant,
-        "partly relevant": counts.partly_relevant,
-        "unjudged": total - counts.judged,
-    }
-    return tally(total, "sentence", "relevant", wrong) if total else "the chunks hold no sentence"
 
 
 class ContextRecall(BuiltInMetric):

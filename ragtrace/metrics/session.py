@@ -18,7 +18,6 @@ from ragtrace.judge_steps import (
     Prompt,
     PromptName,
     Regeneration,
-    SentenceGrading,
     Statement,
     Verification,
     VerifyForm,
@@ -37,7 +36,6 @@ from ragtrace.metrics.steps import (
     check_criteria,
     grade_and_recall,
     grade_chunks,
-    grade_sentences,
     prompts_of,
 )
 from ragtrace.metrics.verify import RECALL, VERIFY, reference_claims, verify_claims
@@ -219,11 +217,6 @@ class StepSession:
         return await self.shared(
             key, lambda judge: grade_chunks(replace(self._material(judge), record=record))
         )
-
-    async def sentences(self) -> SentenceGrading:
-        """Return a grade on each sentence of the chunks: its relevance to the question."""
-        key = f"sentences of {self._key(CHUNKS)}"
-        return await self.shared(key, lambda judge: grade_sentences(self._material(judge)))
 
     async def recall(self) -> Verification:
         """Return a verdict on each sentence of the reference."""

@@ -286,7 +286,6 @@ def compare(first: ComparedSide, second: ComparedSide, *, by: str | None = None)
 
 
 def _newest(answers: Sequence[ComparedAnswer]) -> list[ComparedAnswer]:
-    """Keep the newest evaluation of each answer."""
     found: dict[AnswerKey, ComparedAnswer] = {}
     for answer in answers:
         known = found.get(answer.summary.key)

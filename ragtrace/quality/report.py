@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
@@ -12,7 +12,6 @@ from ragtrace.answers.summary import (
     AnswerKey,
     AnswerSummary,
     MetricSummary,
-    ScreenedAnswer,
     first_faithfulness,
 )
 from ragtrace.model import Chunk, Direction, Label
@@ -22,12 +21,10 @@ from ragtrace.stats import (
     CorrectedRate,
     DetectionEffort,
     JudgeErrors,
-    PredictedAnswer,
     Weighed,
     WeightedQuantile,
     corrected_rate,
     detection_effort,
-    predicted_mean,
     weighted_mean,
     weighted_quantiles,
 )
@@ -79,19 +76,6 @@ _MetricRow: TypeAlias = tuple[MetricSummary, JudgedRow | None]
 """A metric's outcome, and its row if it has a score."""
 
 
-class CheapRow(NamedTuple):
-    """What a cheap judge said of an answer, or that it could not decide."""
-
-    score: float | None
-    passes: float | None
-    probability: float | None
-    cluster: str
-
-
-_KNOWN_WHEN_SCREENED: Final = ("service", "tenant", "day", "hour")
-"""The groups of an answer that nobody judged."""
-
-
 @dataclass(slots=True, kw_only=True)
 class MetricSample:
     """The results of one metric in one group."""
@@ -101,41 +85,11 @@ class MetricSample:
     skipped: int = 0
     lower_is_better: bool = False
     judges: set[str] = field(default_factory=set)
-    cheap: dict[AnswerKey, CheapRow] = field(default_factory=dict)
-    """The results of the cheap judge, by answer."""
-    better: dict[AnswerKey, JudgedRow] = field(default_factory=dict)
-    """Those of the named judge, if a cheap one is named, or of all judges beside a screen."""
-    is_screened: bool = False
-    """Whether the cheap results are a screen's."""
 
     @property
     def results(self) -> int:
         """All results: with a score, failed and skipped."""
         return len(self.rows) + self.failed + self.skipped
-
-    def joined(self, *, passes: bool) -> list[PredictedAnswer]:
-        """Return the answers of the cheap judge, with the better one's result where there is one.
-
-        Where the cheap judge could not decide, its mean is taken for its score. To leave these answers out
-        would leave out a kind of answer; a constant only predicts them less well.
-        """
-        said = {key: row.passes if passes else row.score for key, row in self.cheap.items()}
-        known = [value for value in said.values() if value is not None]
-        middle = sum(known) / len(known) if known else 0.5
-        found = []
-        for key, cheap in self.cheap.items():
-            value, better = said[key], self.better.get(key)
-            truth = None if better is None else float(better.passes) if passes else better.score
-            found.append(
-                PredictedAnswer(
-                    middle if value is None else value,
-                    cheap.probability,
-                    truth,
-                    None if better is None else better.probability,
-                    cheap.cluster,
-                )
-            )
-        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,11 +126,8 @@ class AnswerCollector:
         by: str | None = None,
         metrics: Collection[str] = (),
         judge: str | None = None,
-        cheap: str | None = None,
-        joins_screen: bool = False,
     ) -> None:
-        """``metrics`` are the wanted ones, by default all. ``judge`` and ``cheap`` are ``provider:model``, or
-        ``provider`` alone. ``joins_screen`` announces `add_screened`."""
+        """``metrics`` are the wanted ones, by default all; ``judge`` is one that `is_judge` knows."""
         self.whole = GroupSample()
         self.groups: dict[str, GroupSample] = defaultdict(GroupSample)
         self.judges: Counter[str] = Counter()
@@ -186,21 +137,19 @@ class AnswerCollector:
         self._decided: Counter[AnswerKey] = Counter()
         self._disputed: set[AnswerKey] = set()
         self._by, self._metrics = by, frozenset(metrics)
-        self._judge, self._cheap = judge, cheap
-        self._keeps_better = joins_screen or cheap is not None
+        self._judge = judge
 
     def add(self, answer: AnswerSummary) -> None:
         """Add a valid evaluation. By source, it is in no group before `add_sources`."""
         self.judges[answer.judge] += 1
         self._compare(answer)
-        is_cheap = self._cheap is not None and is_judge(answer.judge, self._cheap)
-        if not is_cheap and self._judge is not None and not is_judge(answer.judge, self._judge):
+        if self._judge is not None and not is_judge(answer.judge, self._judge):
             return
         self.judged_early += 0 < answer.judged_ns < answer.time_ns
         rows = self._rows(answer)
-        self._put(self.whole, answer, rows, is_cheap)
+        self._put(self.whole, answer, rows)
         if self._by is not None and self._by != "source":
-            self._put(self._group(group_of(answer, self._by)), answer, rows, is_cheap)
+            self._put(self._group(group_of(answer, self._by)), answer, rows)
 
     def disputes(self) -> DisputeCount:
         """Count the answers whose evaluations disagree, also those of judges that were not asked for."""
@@ -218,46 +167,18 @@ class AnswerCollector:
         if self._judge is None or is_judge(answer.judge, self._judge):
             rows = self._rows(answer)
             for name in dict.fromkeys(sources or (NONE,)):
-                self._put(self._group(name), answer, rows, is_cheap=False)
-
-    def add_screened(self, screened: Iterable[ScreenedAnswer]) -> None:
-        """Take what a screen said of all answers for that of a cheap judge. Call it after `add`."""
-        for answer in screened:
-            self._put_screened(self.whole, answer)
-            if self._by in _KNOWN_WHEN_SCREENED:
-                name = group_of(_as_summary(answer), self._by)
-                if name in self.groups:
-                    self._put_screened(self.groups[name], answer)
-
-    def _put_screened(self, group: GroupSample, answer: ScreenedAnswer) -> None:
-        for name in _ABOUT_CLAIMS:
-            if (sample := group.metrics.get(name)) is not None and sample.rows:
-                sample.is_screened = True
-                sample.cheap[answer.key] = _of_suspicion(
-                    answer.suspicion,
-                    answer.probability,
-                    lower_is_better=sample.lower_is_better,
-                    cluster=_cluster(answer.key),
-                )
+                self._put(self._group(name), answer, rows)
 
     def _group(self, name: str) -> GroupSample:
         is_known = name in self.groups or len(self.groups) < MOST_GROUPS_KEPT
         return self.groups[name if is_known else OTHER]
 
-    def _put(
-        self, group: GroupSample, answer: AnswerSummary, rows: Sequence[_MetricRow], is_cheap: bool
-    ) -> None:
-        if not is_cheap:
-            _count(group, answer)
+    def _put(self, group: GroupSample, answer: AnswerSummary, rows: Sequence[_MetricRow]) -> None:
+        _count(group, answer)
         for metric, row in rows:
             sample = group.metrics[metric.name]
-            if is_cheap:
-                sample.cheap[answer.key] = _cheap(row, metric, answer)
-                continue
             _add(sample, metric, row)
             sample.judges.add(answer.judge)
-            if self._keeps_better and row is not None:
-                sample.better[answer.key] = row
 
     def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
         return [
@@ -286,42 +207,6 @@ def _count(group: GroupSample, answer: AnswerSummary) -> None:
 
 def _cluster(key: AnswerKey) -> str:
     return f"{key.trace_id}@{key.tenant}"
-
-
-def _as_summary(answer: ScreenedAnswer) -> AnswerSummary:
-    return AnswerSummary(
-        key=answer.key,
-        carrier_span_id="",
-        time_ns=answer.time_ns,
-        judged_ns=0,
-        service=answer.service,
-        label=Label.SKIPPED,
-    )
-
-
-_ABOUT_CLAIMS: Final = ("faithfulness", "groundedness", "hallucination")
-"""The metrics that the suspicion predicts."""
-
-
-def _cheap(row: JudgedRow | None, metric: MetricSummary, answer: AnswerSummary) -> CheapRow:
-    if answer.suspicion is not None and metric.name in _ABOUT_CLAIMS:
-        # it says more than a verdict, also of answers that the judge leaves open
-        return _of_suspicion(
-            answer.suspicion,
-            answer.probability,
-            lower_is_better=metric.direction is Direction.LOWER_IS_BETTER,
-            cluster=_cluster(answer.key),
-        )
-    if row is None:
-        return CheapRow(None, None, answer.probability, _cluster(answer.key))
-    return CheapRow(row.score, float(row.passes), row.probability, row.cluster)
-
-
-def _of_suspicion(
-    suspicion: float, probability: float | None, *, lower_is_better: bool, cluster: str
-) -> CheapRow:
-    trust = 1 - suspicion
-    return CheapRow(suspicion if lower_is_better else trust, trust, probability, cluster)
 
 
 def judged_row(answer: AnswerSummary, metric: MetricSummary) -> JudgedRow | None:
@@ -358,21 +243,6 @@ class MeasuredJudge:
     errors: JudgeErrors
 
 
-class PredictedFigures:
-    """What a cheap judge on more answers adds to the named one on some."""
-
-    def __init__(self, sample: MetricSample) -> None:
-        self.mean = predicted_mean(sample.joined(passes=False))
-        """``None`` below 30 answers that both judged."""
-        self.passing = predicted_mean(sample.joined(passes=True))
-        self.joined = len(sample.cheap.keys() & sample.better.keys())
-        """Answers that both judged."""
-        self.cheap = len(sample.cheap)
-        """Answers that the cheap one judged."""
-        self.is_screen = sample.is_screened
-        """Whether the cheap one is the screen of `sample.suspicion`."""
-
-
 class MetricFigures:
     """The estimates of one metric in one group."""
 
@@ -401,8 +271,6 @@ class MetricFigures:
         """The share that passes, corrected for the judge's measured errors."""
         if self.passing and measured and is_corrected(metric, sample.judges, measured):
             self.corrected = corrected_rate(self.passing, measured.errors)
-        self.predicted = PredictedFigures(sample) if sample.cheap else None
-        """``None`` if no cheap judge is named, and nothing was screened."""
 
     @property
     def coverage(self) -> float | None:
@@ -490,18 +358,11 @@ class ReportRequest:
     metrics: tuple[str, ...] = ()
     """The wanted ones; empty for all."""
     judge: str | None = None
-    cheap: str | None = None
     measured: MeasuredJudge | None = None
 
-    def collector(self, *, joins_screen: bool = False) -> AnswerCollector:
-        """Return what collects the answers of such a report, with what a screen said of all, if it did."""
-        return AnswerCollector(
-            by=self.by,
-            metrics=self.metrics,
-            judge=self.judge,
-            cheap=self.cheap,
-            joins_screen=joins_screen and self.cheap is None,
-        )
+    def collector(self) -> AnswerCollector:
+        """Return what collects the answers of such a report."""
+        return AnswerCollector(by=self.by, metrics=self.metrics, judge=self.judge)
 
 
 class ReviewedPairs(NamedTuple):
@@ -656,8 +517,6 @@ def _missing(request: ReportRequest, found: AnswerCollector, whole: GroupFigures
                 f"{metric.metric} has no score: {metric.failed:,} of {metric.results:,} results failed,"
                 f" {metric.skipped:,} were skipped"
             )
-    if request.cheap and not any(metric.predicted for metric in whole.metrics):
-        yield f"no answer was judged by the cheap judge {request.cheap}"
 
 
 def _corrections(request: ReportRequest, found: AnswerCollector) -> Iterator[str]:

@@ -15,12 +15,11 @@ from ragtrace.quality.report import (
     LedgerCoverage,
     MeasuredJudge,
     MetricFigures,
-    PredictedFigures,
     QualityReport,
     ReviewedFigures,
 )
 from ragtrace.reviews import LEAST
-from ragtrace.stats import CountedShare, PredictedMean, WeightedMean
+from ragtrace.stats import CountedShare, WeightedMean
 
 ABSENT = "–"  # noqa: RUF001 -- an en dash
 
@@ -68,29 +67,11 @@ def unjudged_claims(group: GroupFigures) -> str:
 
 
 def below(metric: MetricFigures) -> Iterator[str]:
-    """Yield the corrected and the joined estimates of a metric, a line each."""
+    """Yield the corrected estimate of a metric."""
     if metric.corrected is not None:
         found = metric.corrected
         limit = ", at its limit: the judge errs otherwise here" if found.is_clipped else ""
         yield f"pass rate corrected for the judge's errors: {_rate(found.rate, found.low, found.high)}{limit}"
-    if metric.predicted is not None:
-        yield from _predicted(metric.predicted)
-
-
-def _predicted(found: PredictedFigures) -> Iterator[str]:
-    whom = "screened" if found.is_screen else "that the cheap judge judged"
-    yield f"judged by both: {part(found.joined, found.cheap)} {whom}"
-    if found.mean is None or found.passing is None:
-        yield "below 30 answers that both judged there is no joined estimate"
-        return
-    mean, passing = found.mean, found.passing
-    yield f"joined mean {mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}]{saved(mean)}"
-    yield f"joined pass rate {_rate(passing.mean, passing.low, passing.high)}{saved(passing)}"
-
-
-def saved(mean: PredictedMean) -> str:
-    """Say what the cheap judge saves."""
-    return f", as good as {mean.factor:.2f} times as many of the {mean.joined:,} better verdicts"
 
 
 def measured(judge: MeasuredJudge) -> str:
@@ -227,7 +208,6 @@ def _group(group: GroupFigures) -> dict[str, Any]:
 def _metric(metric: MetricFigures) -> dict[str, Any]:
     of_answers = {"answers": "records", "effective_answers": "effective"}
     of_quantile = {"value": "value", "answers": "records"}
-    joined, predicted = ("weight", "factor", "joined", "cheap"), metric.predicted
     return {
         **_told(metric, "metric", "lower_is_better", "results", "judged", "failed", "skipped", "coverage"),
         "without_probability": metric.left_out,
@@ -236,12 +216,6 @@ def _metric(metric: MetricFigures) -> dict[str, Any]:
         "median": _interval(metric.median, "share", **of_quantile),
         "worst_tenth": _interval(metric.worst_tenth, "share", **of_quantile),
         "corrected_pass_rate": _interval(metric.corrected, "is_clipped", value="rate"),
-        "predicted": predicted
-        and {
-            **_told(predicted, "joined", "cheap", "is_screen"),
-            "mean": _interval(predicted.mean, *joined),
-            "pass_rate": _interval(predicted.passing, *joined),
-        },
     }
 
 

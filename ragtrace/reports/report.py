@@ -237,7 +237,6 @@ class AppendedReport:
 
 
 def _replaced_file(path: Path) -> PendingFile:
-    """Open a file that replaces an earlier one when it is complete."""
     try:
         return PendingFile(path)
     except OSError as exc:
@@ -280,7 +279,6 @@ def _json_row(answer: JudgedAnswer) -> bytes:
 
 
 def _csv_rows(answer: JudgedAnswer) -> bytes:
-    """Return one row per metric."""
     record, facts, rows = answer.record, facts_of(summary_of_judged(answer)), b""
     for outcome in answer.evaluation.outcomes:
         verdicts = (*getattr(outcome, "verdicts", ()), *getattr(outcome, "chunk_verdicts", ()))

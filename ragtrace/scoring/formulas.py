@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -221,10 +221,6 @@ class PassRule:
             condition for condition in self.complete(given).conditions if condition.reading == _COVERAGE
         ]
         return True if _hold(quality, worst) and _hold(decided, given) else None
-
-    def broken(self, readings: Readings) -> Iterator[Condition]:
-        """Yield the broken conditions."""
-        return (condition for condition in self.conditions if not condition.holds(readings))
 
 
 def claim_readings(score: float | None, verdicts: Sequence[Verdict]) -> Readings:

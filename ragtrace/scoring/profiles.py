@@ -265,7 +265,7 @@ def score(
     Raises:
         InputError: the tool has no such metric, or the form of the verdicts is unknown.
     """
-    name, rules = canonical(metric), RULES[_profile(profile)]
+    name, rules = canonical(metric), _rules(profile)
     if name not in rules:
         there = ", ".join(sorted(rules))
         raise InputError(f"the profile {profile!r} has no rule for {metric!r}: choose from {there}")
@@ -288,7 +288,7 @@ def scored_metrics(profile: str) -> tuple[str, ...]:
     Raises:
         InputError: there is no such profile.
     """
-    return tuple(sorted(RULES[_profile(profile)]))
+    return tuple(sorted(_rules(profile)))
 
 
 def canonical(metric: str) -> str:
@@ -296,14 +296,10 @@ def canonical(metric: str) -> str:
     return ALIASES.get(metric, metric)
 
 
-_PROFILE_ALIASES = {"ragas_legacy": "ragas-legacy", "rag-evals": "rag_evals", "deepeval": "deepeval-4"}
-
-
-def _profile(name: str) -> str:
-    profile = _PROFILE_ALIASES.get(name, name)
-    if profile not in PROFILES:
-        raise InputError(f"there is no profile {name!r}: choose from {', '.join(PROFILES)}")
-    return profile
+def _rules(profile: str) -> Mapping[str, Rule]:
+    if profile not in RULES:
+        raise InputError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
+    return RULES[profile]
 
 
 Rule: TypeAlias = Callable[[Given], ProfileScore]

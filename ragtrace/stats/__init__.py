@@ -4,10 +4,7 @@ from ragtrace.stats.errors import (
     CorrectedRate,
     CountedShare,
     JudgeErrors,
-    PredictedAnswer,
-    PredictedMean,
     corrected_rate,
-    predicted_mean,
 )
 from ragtrace.stats.means import (
     DetectionEffort,

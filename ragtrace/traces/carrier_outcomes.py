@@ -417,8 +417,7 @@ def _made(made: Intermediate, *, content: bool) -> dict[str, AttributeValue]:
     items = [item for item in _items(made, content=content) if item]
     return {
         semconv.INTERMEDIATE: tuple(_json(item) for item in islice(items, _MAX_ITEMS)),
-        semconv.INTERMEDIATE_TOTAL: max(len(made.truths), len(made.questions), len(made.similarities))
-        + len(made.sentences),
+        semconv.INTERMEDIATE_TOTAL: max(len(made.truths), len(made.questions), len(made.similarities)),
         semconv.TRUTHS_LIMIT: made.truths_limit,
     }
 
@@ -430,13 +429,6 @@ def _items(made: Intermediate, *, content: bool) -> Iterator[dict[str, Any]]:
         yield {
             **({"question": _short(question)} if content and question is not None else {}),
             **({} if similarity is None or not math.isfinite(similarity) else {"similarity": similarity}),
-        }
-    for sentence in sorted(made.sentences, key=lambda grade: _BEST_FIRST.get(grade.label.value, 3)):
-        yield {
-            "chunk_id": _short(sentence.chunk_id),
-            "start": sentence.start,
-            "end": sentence.end,
-            "label": sentence.label.value,
         }
 
 

@@ -342,7 +342,7 @@ RESULT: Final = Table(
     ),
     Field(semconv.EVAL_DURATION_MS, "duration_ms", COUNT, "until the result, with waiting for shared steps"),
     Field(semconv.STEPS, "", TEXTS, "a JSON object for each judge step, also a shared one"),
-    Field(semconv.INTERMEDIATE, "", TEXTS, "the first 16 truths, questions or sentences as JSON objects"),
+    Field(semconv.INTERMEDIATE, "", TEXTS, "the first 16 truths or questions as JSON objects"),
     Field(semconv.INTERMEDIATE_TOTAL, "", COUNT, "how many there are"),
     Field(semconv.TRUTHS_LIMIT, "", COUNT, "the limit of extracted truths"),
 )

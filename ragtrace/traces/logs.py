@@ -12,10 +12,8 @@ record with a name, parented to the judged span: its ids are that span's. A wron
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from google.protobuf.message import DecodeError, EncodeError
@@ -30,6 +28,7 @@ from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.model import AttributeValue, Label, VerdictLabel
 from ragtrace.traces._otlp_values import fill_attributes, from_json, has_valid_ids
+from ragtrace.traces.carrier_table import integer_of, moment_of
 from ragtrace.traces.otlp import (
     MAX_PARTS,
     Encoding,
@@ -172,7 +171,6 @@ _OF_CARRIER: Final = (
     semconv.SAMPLE_RULE,
     semconv.SAMPLE_PROBABILITY,
 )
-_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z")
 
 
 def encode_evaluation_logs(spans: Iterable[Span]) -> bytes:
@@ -261,10 +259,7 @@ def _claim_line(claim: SpanEvent, label: str) -> str:
 
 def _judged_ns(carrier: Span) -> int:
     """Return when the answer was judged: the carrier's own time may be that of the answer."""
-    duration_ms = carrier.attributes.get(semconv.EVAL_DURATION_MS)
-    found = _MOMENT.fullmatch(str(carrier.attributes.get(semconv.EVAL_STARTED_AT, "")))
-    if found is None:
+    began_ns = moment_of(carrier.attributes, semconv.EVAL_STARTED_AT)
+    if began_ns is None:
         return carrier.end_ns
-    began_s = int(datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp())
-    took_ns = duration_ms * 1_000_000 if isinstance(duration_ms, int) else 0
-    return began_s * 1_000_000_000 + int(found[2]) + took_ns
+    return began_ns + (integer_of(carrier.attributes, semconv.EVAL_DURATION_MS) or 0) * 1_000_000

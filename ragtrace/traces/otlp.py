@@ -239,15 +239,6 @@ def decode_json(text: str) -> tuple[Span, ...]:
     return to_spans(from_json(text, ExportTraceServiceRequest())[0])
 
 
-def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
-    """Decode an export request in either encoding, like ``decode``.
-
-    Raises:
-        CodecError: the bytes are not in that encoding, hold too many parts, or an id is invalid.
-    """
-    return to_spans(parse_request(body, encoding=encoding))
-
-
 def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], str]:
     """Decode an export request; return its spans, and what is wrong with those that have no valid ids.
 

@@ -320,13 +320,84 @@ def test_a_broker_with_tls_and_credentials_is_told_of_what_is_wrong(
         await_carriers(tmp_path, 1)
 
 
-def test_a_topic_without_keys_is_warned_of_once(kafka: Kafka, tmp_path: Path) -> None:
+def two_of_a_group(
+    kafka: Kafka, folder: Path, topic: str, **options: str
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Return folders and configurations of two collectors of a topic; ``NAME`` stands for the folder's."""
+    kafka.create(topic, partitions=4)
+    folders = [folder / "one", folder / "two"]
+    for each in folders:
+        each.mkdir()
+    named = [{key: value.replace("NAME", each.name) for key, value in options.items()} for each in folders]
+    return [
+        (each, config_of(each, kafka.broker, topic, own)) for each, own in zip(folders, named, strict=True)
+    ]
+
+
+def await_shares(*members: CollectorProcess) -> None:
+    share = [4 // len(members)] * len(members)
+    eventually(
+        lambda: [page(each, "/status")["kafka"]["partitions"] for each in members] == share,
+        what=f"{share} partitions",
+    )
+
+
+def test_a_collector_that_is_killed_and_comes_back_by_its_name_has_its_answers_judged_once(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    one, two = two_of_a_group(kafka, tmp_path, "several", **{"group.instance.id": "NAME"})
+
+    def judged() -> list[str]:
+        return [span.trace_id for folder, _ in (one, two) for span in carriers(folder)]
+
+    with collector_process(*two) as second:
+        with collector_process(*one) as first:
+            await_shares(first, second)
+            kafka.write_traces("several", *map(rag_trace, range(30)))
+            eventually(lambda: carriers(one[0]), what="a verdict of the first")
+            first.kill()
+        kafka.write_traces("several", *map(rag_trace, range(30, 60)))
+        with collector_process(*one) as first:  # soon enough to get its partitions again
+            eventually(lambda: len(set(judged())) == 60, what="all verdicts")
+            assert len(judged()) == 60
+            assert page(first, "/ledger")["seen"] + page(second, "/ledger")["seen"] == 60
+
+
+def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    one, two = two_of_a_group(kafka, tmp_path, "split")
+    traces = [rag_trace(number) for number in range(12)]
+
+    with collector_process(*two) as second:
+        with collector_process(*one) as first:
+            await_shares(first, second)
+            kafka.write_traces("split", *(others for _, *others in traces))
+            eventually(lambda: sum(kafka.committed("group-of-split", "split").values()) == 12, what="offsets")
+            split = {each for each in range(12) if page(first, f"/why/{trace_id_of(each)}").get("trace")}
+            first.kill()
+        await_shares(second)
+        kafka.write_traces("split", *([root] for root, *_ in traces))
+        with collector_process(*one) as first:
+
+            def told(number: int) -> set[tuple[str, str]]:
+                reports = [page(member, f"/why/{trace_id_of(number)}") for member in (first, second)]
+                return {(each["state"], each["reason"]) for report in reports for each in report["answers"]}
+
+            both = {("judged", ""), ("ineligible", "no_retrieval")}  # by the generation alone; the root alone
+            eventually(lambda: all(told(number) == both for number in split), what="what was split")
+            whole = set(range(12)) - split
+            eventually(lambda: all(("judged", "") in told(number) for number in whole), what="the others")
+            assert split
+            assert not any(("ineligible", "no_retrieval") in told(number) for number in whole)
+
+
+def test_messages_without_a_key_are_counted(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create("unkeyed", partitions=2)
     kafka.write(topic, encode(rag_trace(0)), encode(rag_trace(1)))
     with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)) as collector:
         await_carriers(tmp_path, 2)
         assert metric(collector, "ragtrace_collector_kafka_messages_unkeyed_total") == 2
-    assert collector.log.read_text().count("partition_traces_by_id") == 1
 
 
 def test_a_topic_may_have_a_tenant(kafka: Kafka, tmp_path: Path) -> None:

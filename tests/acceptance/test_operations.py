@@ -55,21 +55,20 @@ def test_the_service_manager_hears_when_it_serves_lives_reloads_and_stops(
         heard(manager, "STOPPING=1")
 
 
-def default_config(folder: Path, **others: Any) -> Mapping[str, Any]:
+def default_config(folder: Path) -> Mapping[str, Any]:
     return {
         "receive": {"grpc": None, "http": "127.0.0.1:0"},
         "assemble": {"quiet_period": "100ms"},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "telemetry": {"listen": None},
-        **others,
     }
 
 
 def judged(*options: str) -> int:
     """Count by the command what was judged."""
     result = run("ledger", "--json", *options)
-    rows = json.loads(result.stdout)["rows"] if result.exit_code == 0 else []
-    return sum(row["answers"] for row in rows if row["state"] == "judged")
+    rows: dict[str, int] = json.loads(result.stdout)["rows"] if result.exit_code == 0 else {}
+    return rows.get("judged", 0)
 
 
 @pytest.fixture
@@ -99,11 +98,4 @@ def test_without_a_path_the_store_is_in_the_state_folder_and_commands_find_it(
         doctor = run("doctor", "--config", str(tmp_path / "collector.yaml"), "--json")
         [store] = [line for line in json_lines(doctor.stdout) if line["name"].startswith("store ")]
         assert store["name"] == f"store {state / 'ragtrace.db'}"
-        assert "in use by a collector" in store["found"]
-
-
-def test_a_checked_configuration_without_a_path_makes_no_folder(tmp_path: Path, state: Path) -> None:
-    file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps(default_config(tmp_path)))
-    assert run("collector", "--config", str(file), "--check").exit_code == 0
-    assert not state.exists()
+        assert store["found"] == "can be read"

@@ -34,10 +34,7 @@ PUBLIC = {
         "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
     ),
     "ragtrace.stats": "Weighed weighted_mean",
-    "ragtrace.testing": (
-        "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
-        " check_sink"
-    ),
+    "ragtrace.testing": ("Script ScriptedJudge assert_metrics check_embedder check_judge check_metric"),
 }
 """What applications, plug-ins and their tests import. Everything else may change in any release."""
 

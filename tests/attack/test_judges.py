@@ -33,7 +33,6 @@ from ragtrace_collector.service.collector import Collector
 from tests.acceptance.collector_process import CollectorProcess, collector_process, settings_of
 from tests.acceptance.replies import ANSWER
 from tests.attack.attacked import send
-from tests.attack.back_end import Answer, running_back_end
 from tests.attack.hostile_judge import HostileJudge, Rule, Said, completion, hostile_judge, well
 from tests.backends.process import eventually
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -337,20 +336,3 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
             ledger = await spans.collector.pipeline.store.ledger()
         assert (ledger.seen, ledger.adds_up) == (5, True)
         assert 5 < judge.requests <= 2 + 600 / 20
-
-
-async def test_a_back_end_that_asks_for_ever_gets_its_spans_when_it_takes_them(tmp_path: Path) -> None:
-    busy = Answer(status=503, headers={"Retry-After": ENDLESS[3]})
-    moods = iter([busy, busy])
-    with running_back_end(lambda spans: next(moods, None) or Answer(took=spans)) as back_end:
-        export = [{"endpoint": back_end.url}]
-        async with stepped_collector(config_of(tmp_path, export=export)) as spans:
-            await spans.send(*rag_trace(0))
-            await spans.pass_time(1)
-            for _ in range(2):
-                await spans.pass_time(60)
-            counted = spans.collector.counters.snapshot()
-            ledger = await spans.collector.pipeline.store.ledger()
-    assert back_end.times() == {trace_id_of(0): 1}
-    assert (counted["deliveries_failed"], counted["stage_errors"]) == (2, 0)
-    assert (ledger.by_name()["undelivered"], ledger.adds_up) == (0, True)

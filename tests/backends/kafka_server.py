@@ -37,10 +37,8 @@ class Kafka:
 
     broker: str
     """``127.0.0.1:port``, for whoever comes."""
-    sasl_broker: str
-    """The same broker for those with the username and the password: SASL/PLAIN without TLS."""
     tls_broker: str
-    """The same with TLS."""
+    """The same broker with TLS, for those with the username and the password."""
     ca: Path
     """The authority that signed its certificate."""
     process: subprocess.Popen[str]
@@ -52,20 +50,16 @@ class Kafka:
             created.result(PATIENCE_S)
         return topic
 
-    def write(
-        self, topic: str, *values: bytes | None, key: bytes | None = None, partition: int | None = None
-    ) -> None:
+    def write(self, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
         """Write messages, and return when the broker has them."""
         producer = Producer({"bootstrap.servers": self.broker, "acks": "all", "message.max.bytes": 1 << 26})
         failed: list[str] = []
-        at = {} if partition is None else {"partition": partition}
         for value in values:
             producer.produce(
                 topic,
                 value=value,
                 key=key,
                 on_delivery=lambda error, _: failed.append(error.str()) if error else None,
-                **at,
             )
         assert producer.flush(PATIENCE_S) == 0
         assert failed == []
@@ -153,7 +147,6 @@ def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = Non
     ) as process:
         yield Kafka(
             broker=address,
-            sasl_broker=f"127.0.0.1:{sasl}",
             tls_broker=f"127.0.0.1:{tls}",
             ca=authority.ca,
             process=process,

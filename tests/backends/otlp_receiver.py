@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -50,15 +50,10 @@ class OtlpReceiver(TraceServiceServicer):
 
     def wait_for_spans(self, count: int, *, deadline_s: float = PATIENCE_S) -> list[Span]:
         """Return the spans once there are so many. Blocks: call it in a thread from async tests."""
-        self._wait(lambda: len(self.spans) >= count, f"{count} spans", deadline_s)
-        return self.spans
-
-    def _wait(self, condition: Callable[[], bool], what: str, deadline_s: float) -> None:
         with self._arrived:
-            if not self._arrived.wait_for(condition, timeout=deadline_s):
-                raise TimeoutError(
-                    f"waited {deadline_s:g} s for {what} at {self.endpoint}; got {len(self.spans)} spans"
-                )
+            if not self._arrived.wait_for(lambda: len(self.spans) >= count, timeout=deadline_s):
+                raise TimeoutError(f"{self.endpoint} got {len(self.spans)} of {count} spans")
+        return self.spans
 
 
 @contextmanager

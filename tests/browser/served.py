@@ -23,7 +23,7 @@ from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui.security import Sessions, UiAccess
 from ragtrace_collector.ui.serving import ui_app
-from ragtrace_collector.ui.site import Site, TraceLink
+from ragtrace_collector.ui.site import Site
 from ragtrace_collector.web.server import HttpServer, open_socket
 from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
 from tests.integration.collector.answer_pages import JudgedTrace, a_result, a_verdict
@@ -128,7 +128,7 @@ def serving(
         source=source,
         reviews=reviews,
         clock=clock,
-        links=(TraceLink(name="Jaeger", template="http://localhost:16686/trace/{trace_id}"),),
+        links={"Jaeger": "http://localhost:16686/trace/{trace_id}"},
     )
     access = UiAccess(tokens=auth, sessions=Sessions(auth, clock, lifetime_s=3_600))
 

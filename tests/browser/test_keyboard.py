@@ -129,21 +129,3 @@ def test_a_session_that_ended_leads_back_to_where_it_was(browser: Browser, guard
         log_in(page, REVIEWER)
         page.wait_for_url(asked)
         assert page.locator("h1").is_visible()
-
-
-def test_a_review_whose_session_ended_is_not_lost(browser: Browser, guarded: ServedPages) -> None:
-    with watched_page(browser, allowed=["status of 401"]) as page:
-        asked = guarded.path("/review/{answer}")
-        page.goto(asked)
-        log_in(page, REVIEWER)
-        page.wait_for_url(asked)
-        page.locator("input[type=radio]").first.check()
-        page.locator(".note input").first.fill("as the FAQ says")
-        guarded.clock.ahead_ns = 2 * 3_600 * 10**9
-        page.get_by_role("button", name="Save").click()
-        page.get_by_text("Your session has ended").wait_for()
-        log_in(page, REVIEWER)
-        page.get_by_role("button", name="Send it now").click()
-        page.wait_for_url("**/answers/*/*")
-        page.goto(asked)
-        assert page.locator(".note input").first.input_value() == "as the FAQ says"

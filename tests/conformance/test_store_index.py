@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
-from ragtrace.conversations import SessionName
+from ragtrace.conversations import PlacedTurn, SessionName, Turn, turn_of_json
 from ragtrace.model import Label, Sample, VerdictCounts
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
@@ -19,7 +19,6 @@ from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
     KeptCarrier,
-    KeptTurn,
     StoreUnavailable,
 )
 from ragtrace_collector.store.store import Store
@@ -154,26 +153,25 @@ async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place:
 NAME = SessionName(session="s", tenant="a")
 
 
-def a_turn(number: int, *, name: SessionName = NAME, supersedes: str = "", most: int = 1_000) -> KeptTurn:
-    return KeptTurn(
-        name=name,
+def a_turn(number: int, *, name: SessionName = NAME, span_id: str = "a1", carrier: str = "") -> PlacedTurn:
+    turn = Turn(
         trace_id=f"{number:032x}",
-        span_id="a1",
+        span_id=span_id,
         start_ns=number,
-        carrier_span_id=f"c{number}",
-        supersedes=supersedes,
-        turn=b"turn %d" % number,
-        place=b"place %d" % number,
-        most_turns=most,
+        carrier_span_id=carrier or f"c{number}",
+        question=None,
+        answer=carrier or f"turn {number}",
+        is_faithful=None,
     )
+    return PlacedTurn(name=name, turn=turn, place=rag_trace(0)[0])
 
 
-async def finish_turn(store: Store, turn: KeptTurn, *, now_ns: int) -> None:
+async def finish_turn(store: Store, placed: PlacedTurn, *, now_ns: int, replaces: str = "") -> None:
     """End a job of its own with a turn."""
-    job = replace(JOB, trace_id=f"{turn.start_ns:031x}{len(turn.carrier_span_id)}")
+    job = replace(JOB, trace_id=f"{now_ns:032x}", replaces=replaces)
     await store.decide_trace(job.trace_id, jobs=[job], outcomes=(), keep_spans=True, now_ns=1)
     await store.take_jobs(1, now_ns=1)
-    await store.finish(job, "judged", outbox_items={}, now_ns=now_ns, carrier=FIRST, turn=turn)
+    await store.finish(job, "judged", outbox_items={}, now_ns=now_ns, carrier=FIRST, turn=placed)
 
 
 async def due(store: Store, *, quiet: int = 0, opened: int = 0, now_ns: int = 1_000) -> list[str]:
@@ -181,9 +179,9 @@ async def due(store: Store, *, quiet: int = 0, opened: int = 0, now_ns: int = 1_
     return [name.session for name in found]
 
 
-async def turns(store: Store, name: SessionName = NAME) -> list[bytes]:
+async def turns(store: Store, name: SessionName = NAME) -> list[str]:
     found = await store.sessions.session(name)
-    return [turn.turn for turn in found.turns] if found else []
+    return [turn_of_json(turn.turn).answer for turn in found.turns] if found else []
 
 
 async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: Store) -> None:
@@ -219,12 +217,10 @@ async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(st
 
 async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: Store) -> None:
     await finish_turn(store, a_turn(1), now_ns=1)
-    again = replace(a_turn(1), carrier_span_id="again", turn=b"again", supersedes="c1")
-    await finish_turn(store, again, now_ns=2)
-    assert await turns(store) == [b"again"]
-    moved = replace(a_turn(1), span_id="b2", carrier_span_id="moved!", turn=b"moved", supersedes="again")
-    await finish_turn(store, moved, now_ns=3)
-    assert await turns(store) == [b"moved"]
+    await finish_turn(store, a_turn(1, carrier="again"), now_ns=2, replaces="c1")
+    assert await turns(store) == ["again"]
+    await finish_turn(store, a_turn(1, span_id="b2", carrier="moved"), now_ns=3, replaces="again")
+    assert await turns(store) == ["moved"]
 
 
 async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:
@@ -234,7 +230,7 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     again = await place.as_of_now(tmp_path / "later").open()
     found = await again.sessions.session(NAME)
     assert found is not None
-    assert [(turn.turn, turn.checked) for turn in found.turns] == [(b"turn 1", b"said")]
+    assert ([turn.checked for turn in found.turns], await turns(again)) == ([b"said"], ["turn 1"])
     assert await due(again, quiet=101) == ["s"]
     await again.aclose()
     await store.aclose()

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.metrics import Observation
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
 from ragtrace_collector.config.values import KafkaConfig
-from ragtrace_collector.operations.metrics import METRICS, Measurement, Readings, SelfMetrics
+from ragtrace_collector.operations.metrics import METRICS, Readings, SelfMetrics
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import CANCEL_S
 from tests.backends.binary import required_binary
@@ -49,7 +50,7 @@ async def scraped_names() -> set[str]:
     """Return the name of every series that a scrape can hold."""
 
     async def everything() -> Readings:
-        return {metric.name: (Measurement(1),) for metric in METRICS}
+        return {metric.name: (Observation(1),) for metric in METRICS}
 
     metrics = SelfMetrics(everything, push_to=None)
     page, _ = await metrics.page("")

@@ -165,25 +165,6 @@ def _carrier(watched: Watched, trace_id: str, span_id: str) -> dict[str, Any]:
     return eventually(in_tempo, what=f"span {span_id} in Tempo")
 
 
-@pytest.mark.backend
-def test_every_row_leads_to_its_trace_and_to_the_answers_page(watched: Watched) -> None:
-    (worst,) = (
-        target for _, target in TARGETS if target.source == "tempo" and target.panel == "Worst answers"
-    )
-    values = MACROS | CHOSEN["all"]
-    found = eventually(
-        lambda: len(rows := _spans(watched, worst.asked, values)) == 4 and rows, what="four bad answers"
-    )
-    for row in found:
-        (span,) = row["spanSet"]["spans"]
-        shown = {pair["key"]: next(iter(pair["value"].values())) for pair in span["attributes"]}
-        assert "contradicted" in shown[semconv.BRIEF]
-        assert _carrier(watched, row["traceID"].zfill(32), span["spanID"])["name"] == "evaluation fail"
-        page = httpx.get(shown[semconv.URL], timeout=PATIENCE_S)
-        assert page.is_success
-        assert row["traceID"] in shown[semconv.URL]
-
-
 def test_a_dot_is_sent_to_data_sources_that_are_provisioned() -> None:
     file = COMPOSE / "grafana" / "provisioning" / "datasources" / "datasources.yaml"
     sources = {source["uid"]: source for source in yaml.safe_load(file.read_text())["datasources"]}

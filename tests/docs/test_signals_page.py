@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.metrics import Observation
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.ledger import vocabulary
-from ragtrace_collector.operations.metrics import METRICS, InstrumentKind, Measurement, Readings, SelfMetrics
+from ragtrace_collector.operations.metrics import METRICS, Readings, SelfMetrics
 from ragtrace_collector.telemetry.scores import SCORE_METRICS
 from tests.dashboards import QUALITY, metrics_in, read
 
@@ -34,21 +35,22 @@ def test_the_page_has_every_state_and_reason_with_what_to_do() -> None:
 
 async def test_the_page_has_every_metric_under_the_name_that_a_scrape_has() -> None:
     async def everything() -> Readings:
-        return {metric.name: (Measurement(1),) for metric in METRICS}
+        return {metric.name: (Observation(1),) for metric in METRICS}
 
     metrics = SelfMetrics(everything, push_to=None)
     page, _ = await metrics.page("")
     await metrics.aclose()
     own = [f for f in text_string_to_metric_families(page.decode()) if f.name.startswith("ragtrace_")]
     rows = [f"`{family.samples[0].name}` | {family.documentation}" for family in own]
-    counters = sum(metric.kind is InstrumentKind.COUNTER for metric in METRICS)
+    counters = sum(metric.is_counter for metric in METRICS)
     assert sum("_total`" in row for row in rows) == counters
     assert_written("metrics", "metric | what it says", "--- | ---", *rows)
 
 
 def test_the_page_has_every_score_metric_with_its_attributes_besides_the_dimensions() -> None:
     rows = (
-        f"`{metric.name}` | {metric.kind.value} | `{metric.unit}` | {metric.description} |"
+        f"`{metric.name}` | {'histogram' if metric.is_histogram else 'counter'} | `{metric.unit}`"
+        f" | {metric.description} |"
         f" {', '.join(f'`{name}`' for name in metric.attributes)}"
         for metric in SCORE_METRICS
     )

@@ -12,11 +12,9 @@ import numpy as np
 from ragtrace.stats import (
     CountedShare,
     JudgeErrors,
-    PredictedAnswer,
     WeightedMean,
     corrected_rate,
     difference_of,
-    predicted_mean,
     weighted_mean,
     weighted_quantiles,
 )
@@ -99,16 +97,6 @@ def _naive(week: Week, _: np.random.Generator) -> Ends:
     return Interval(values.mean() - half, values.mean() + half)
 
 
-def _predicted(week: Week, values: np.ndarray) -> Ends:
-    columns = (week.cheap, values.astype(float), week.is_judged, week.probability, week.trace)
-    return known(
-        predicted_mean(
-            PredictedAnswer(cheap, 1.0, value if judged else None, share if judged else None, str(trace))
-            for cheap, value, judged, share, trace in zip(*(each.tolist() for each in columns), strict=True)
-        )
-    )
-
-
 def known(found: FoundT | None) -> FoundT:
     assert found is not None
     return found
@@ -122,8 +110,8 @@ ESTIMATES: Final[dict[str, tuple[Estimate, Callable[[], float]]]] = {
         lambda: float(np.quantile(truth().score, 0.1)),
     ),
     "median": (
-        lambda week, _: weighted_quantiles(week.judged(week.cheap), [0.5])[0],
-        lambda: float(np.quantile(truth().cheap, 0.5)),
+        lambda week, _: weighted_quantiles(week.judged(week.fine), [0.5])[0],
+        lambda: float(np.quantile(truth().fine, 0.5)),
     ),
     "difference of pass rates": (
         lambda week, _: _of_prompts(week, week.passes),
@@ -134,14 +122,6 @@ ESTIMATES: Final[dict[str, tuple[Estimate, Callable[[], float]]]] = {
         lambda: _true_of_prompts(truth().score),
     ),
     "Rogan-Gladen": (_rogan_gladen, lambda: float(truth().is_right.mean())),
-    "prediction-powered mean": (
-        lambda week, _: _predicted(week, week.score),
-        lambda: float(truth().score.mean()),
-    ),
-    "prediction-powered pass rate": (
-        lambda week, _: _predicted(week, week.passes),
-        lambda: float(truth().passes.mean()),
-    ),
 }
 """Estimates, and what they estimate."""
 WRONG: Final[dict[str, tuple[Estimate, Callable[[], float]]]] = {

@@ -1,6 +1,6 @@
 """Synthetic weeks of traffic whose truth is known, sampled as a collector does: worse answers more often.
 
-An answer has a label of people, a score and a verdict of a judge that errs, and a score of a cheap judge.
+An answer has a label of people, a score and a verdict of a judge that errs, and a score of many values.
 Errors and negative feedback come with bad answers, and both raise the sampling probability of the whole
 trace. Answers near low scores are judged, too, without a known probability.
 """
@@ -39,7 +39,7 @@ class Week:
     score: Numbers
     passes: Truths
     """For the judge."""
-    cheap: Numbers
+    fine: Numbers
     probability: Numbers
     is_judged: Truths
     is_near: Truths
@@ -78,7 +78,7 @@ def _week(draw: np.random.Generator, traces: int) -> Week:
     score = np.where(
         passes, np.where(draw.random(size) < 0.7, 1.0, draw.beta(9, 1, size)), draw.beta(2, 2, size)
     )
-    cheap = np.clip(0.55 * score + 0.45 * draw.beta(4, 2, size), 0, 1)
+    fine = np.clip(0.55 * score + 0.45 * draw.beta(4, 2, size), 0, 1)
     failed = draw.random(size) < np.where(passes, 0.01, 0.08)
     disliked = draw.random(size) < np.where(is_right, 0.02, 0.25)
     rate = np.where(failed, 1.0, np.where(disliked, _DISLIKED_RATE, _RATE))
@@ -91,7 +91,7 @@ def _week(draw: np.random.Generator, traces: int) -> Week:
         is_right=is_right,
         score=score,
         passes=passes,
-        cheap=cheap,
+        fine=fine,
         probability=probability,
         is_judged=is_judged,
         is_near=is_near,

@@ -26,15 +26,13 @@ from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, KeptCarrier, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
-from tests.unit.answers.rows import HOUR_NS, a_row
+from tests.unit.answers.rows import a_row
 
 SINK: Final = "back end"
 SPAN: Final = f"{0xB1:016x}"
 SAMPLE: Final = Sample(rule="ratio", rate=1.0, probability=1.0)
 
 GONE_S: Final = 2
-HOURS: Final = 4
-"""That the answers of each process are from."""
 BUDGET: Final = Budget(name="live", limits={Period.DAY: Limit(calls=300)})
 
 
@@ -74,7 +72,6 @@ class Member:
 
     async def judge(self) -> bool:
         """Judge what is due: a call each, as far as the budget allows."""
-        await self.store.expire(decided_before_ns=0, ended_before_ns=0)  # it makes the sums of the index
         jobs = await self.store.take_jobs(4, now_ns=time.time_ns())
         for job in jobs:
             outcome, carrier = "over_budget:calls", ""
@@ -95,10 +92,7 @@ class Member:
 
     async def _finish(self, job: Job, outcome: str, items: Mapping[str, bytes], carrier: str) -> None:
         """Write a verdict, as the collector does, until the store takes it."""
-        row = a_row()
-        time_ns = row.time_ns + int(job.trace_id, 16) % HOURS * HOUR_NS
-        key = AnswerKey(job.trace_id, SPAN)
-        summary = replace(row, key=key, time_ns=time_ns, carrier_span_id=carrier)
+        summary = replace(a_row(), key=AnswerKey(job.trace_id, SPAN), carrier_span_id=carrier)
         kept = KeptCarrier(summary=summary, payload=encode([rag_trace(0)[0]]))
         while True:
             with suppress(StoreUnavailable):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ragtrace import process
-from ragtrace.cli.options import ConfigOptions, command, group, needs_extra, option, takes
+from ragtrace.cli.options import ConfigOptions, command, group, option, takes
 from ragtrace.cli.render import talk
 
 if TYPE_CHECKING:
@@ -79,13 +79,12 @@ def collector(options: ServiceOptions) -> None:
     """
     # gRPC reads this when it is loaded; otherwise it writes log lines in a format of its own.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    with needs_extra("collector"):
-        from ragtrace_collector import config as configuration
-        from ragtrace_collector.service import check as checking
-        from ragtrace_collector.service.collector import run_collector
-        from ragtrace_collector.service.pipeline import Role
-        from ragtrace_collector.telemetry.logs import log_to_stderr
-        from ragtrace_collector.telemetry.scores import log_verdicts
+    from ragtrace_collector import config as configuration
+    from ragtrace_collector.service import check as checking
+    from ragtrace_collector.service.collector import run_collector
+    from ragtrace_collector.service.pipeline import Role
+    from ragtrace_collector.telemetry.logs import log_to_stderr
+    from ragtrace_collector.telemetry.scores import log_verdicts
 
     if options.print_config:
         click.echo(configuration.default_config_text(), nl=False)

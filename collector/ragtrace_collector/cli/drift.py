@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import ConfigOptions, JsonOption, command, group, needs_extra, takes
+from ragtrace.cli.options import ConfigOptions, JsonOption, command, group, takes
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
 from ragtrace.errors import ConfigError
 from ragtrace.process import SystemClock
@@ -46,8 +46,6 @@ def drift(action: str, options: DriftOptions) -> None:
     """
     from ragtrace.process import wait_for
 
-    with needs_extra("collector"):
-        import yaml  # noqa: F401
     if options.config.path is None:
         raise click.UsageError("--config FILE is missing: it names the judge, the anchors and the store")
     only = ("judge", "evaluate", "drift", "budget", "store")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import FILE, PlaceOptions, command, needs_extra, option, takes
+from ragtrace.cli.options import FILE, PlaceOptions, command, option, takes
 from ragtrace.cli.render import many, talk
 from ragtrace.errors import InputError
 
@@ -100,10 +100,10 @@ def export_records(choice: ChoiceOptions, place: PlaceOptions, output: RecordsOu
     """
     import asyncio
 
+    import yaml  # noqa: F401 -- its absence is told before anything starts
+
     from ragtrace.files import replace_file
 
-    with needs_extra("collector"):
-        import yaml  # noqa: F401 -- its absence is told before anything starts
     mode = os.environ.get("RAGTRACE_CAPTURE_CONTENT", "")
     if mode in ("hashed", "off"):
         raise InputError(f"RAGTRACE_CAPTURE_CONTENT is {mode}: records without texts cannot be judged")

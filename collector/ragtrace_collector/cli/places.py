@@ -16,7 +16,6 @@ from ragtrace.cli.options import (
     PlaceOptions,
     access,
     group,
-    needs_extra,
     option,
 )
 from ragtrace.cli.render import many, talk
@@ -63,8 +62,8 @@ class LedgerOptions:
         Raises:
             ConfigError: it is wrong.
         """
-        with needs_extra("collector"):
-            import yaml  # noqa: F401
+        import yaml  # noqa: F401
+
         if self.source is not None and self.at.path is None and not self.at.changes:
             return None
         return self.at.read(only=_READ, needs_secrets=False)

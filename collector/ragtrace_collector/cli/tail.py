@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, PlaceOptions, command, group, needs_extra, option, takes
+from ragtrace.cli.options import JsonOption, PlaceOptions, command, group, option, takes
 
 LABELS: Final = ("pass", "fail", "error", "skipped")
 """The values of `ragtrace.model.Label`."""
@@ -65,8 +65,6 @@ def tail(place: PlaceOptions, options: TailOptions) -> None:
       ragtrace tail --from jaeger:http://localhost:16686 --since 1h --no-follow
       ragtrace tail --json | jq .metrics.faithfulness.score
     """
-    with needs_extra("collector"):
-        import yaml  # noqa: F401 -- its absence is told before anything starts
     from ragtrace_collector.cli.following import follow
 
     follow(place, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -10,14 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import PlaceOptions, command, needs_extra, option, takes
+from ragtrace.cli.options import PlaceOptions, command, option, takes
 from ragtrace.cli.render import has_desktop, page_of_trace, print_json, talk
-from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.places import open_place
 
 if TYPE_CHECKING:
-    from socket import socket
-
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ui.serving import ReviewPlace
 
@@ -76,9 +72,6 @@ def ui(place: PlaceOptions, page: PageOptions) -> None:
     """
     import asyncio
 
-    with needs_extra("collector"):
-        import jinja2  # noqa: F401 -- its absence is told before anything starts
-        import uvicorn  # noqa: F401
     asyncio.run(_run(place, page))
 
 
@@ -87,7 +80,7 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
     from ragtrace.process import SystemClock
     from ragtrace_collector.operations.signals import Signals
     from ragtrace_collector.ui.serving import configured_app, serve_until
-    from ragtrace_collector.web.server import open_auth
+    from ragtrace_collector.web.server import open_auth, open_socket
 
     clock = SystemClock()
     config = _configured(place, page)
@@ -100,7 +93,7 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
         ):
             await found.place.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
             app = configured_app(config, found.place, auth=auth, clock=clock, reviews=reviews)
-            listening = _listening(config)
+            listening = open_socket(config.ui.listen or "", key="--listen")
             _announce(config, listening.getsockname()[1], page, is_secure=bool(auth.certificate))
             await serve_until(signals.stop, app, listening, certificate=auth.certificate)
 
@@ -120,21 +113,6 @@ def _opened_reviews(
     path = config.ui.reviews or state_folder() / REVIEWS_NAME
     sinks = {page.destination: open_sink(page.destination)} if page.destination else {}
     return open_reviews(path, sinks=sinks, content=config.attach.content)
-
-
-def _listening(config: CollectorConfig) -> socket:
-    from ragtrace_collector.web.server import open_socket
-
-    listen = config.ui.listen or ""
-    try:
-        return open_socket(listen, key="--listen")
-    except ConfigError as exc:
-        if getattr(exc.__cause__, "errno", None) != errno.EADDRINUSE:
-            raise
-        raise ConfigError(
-            f"another program listens on {listen}, perhaps the page of a collector or another `ragtrace ui`:"
-            " open that, or give --listen 127.0.0.1:0 for a free port"
-        ) from exc
 
 
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:

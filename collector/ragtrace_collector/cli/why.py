@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import JsonOption, command, needs_extra, takes
+from ragtrace.cli.options import JsonOption, command, takes
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, rough_duration
 from ragtrace_collector.cli.places import LedgerOptions
 
 if TYPE_CHECKING:
+    from ragtrace.answers.summary import AnswerSummary
     from ragtrace_collector.ledger import AnswerStatus
     from ragtrace_collector.operations.why import EvaluationStatus, OpenSpans, TraceState, TraceStatus
 
@@ -37,10 +38,9 @@ def why(trace: str, place: LedgerOptions, output: JsonOption) -> None:
       ragtrace why 5b8efff7 --config collector.yaml --json | jq '.answers[].state'
       ragtrace why 5b8efff7 --url http://127.0.0.1:4329
     """
-    with needs_extra("collector"):
-        from ragtrace_collector.operations.pages import trace_status_form
+    from ragtrace_collector.operations.pages import trace_status_form
 
-        standing = place.standing(trace)
+    standing = place.standing(trace)
     if output.wanted:
         form = trace_status_form.dump_python(standing, mode="json")
         print_json({**form, "why": list(_lines(standing))})
@@ -64,7 +64,8 @@ def _lines(standing: TraceStatus) -> Iterator[str]:
     """Yield what to tell, indented below what it is about."""
     for answer in standing.answers:
         yield from _about_answer(answer, standing.now_ns)
-        yield from _about_evaluations([one for one in standing.evaluations if one.span_id == answer.span_id])
+        of_answer = [one for one in standing.evaluations if one.summary.key.span_id == answer.span_id]
+        yield from _about_evaluations(of_answer)
     if standing.content_fault:
         yield f"the texts of its claims cannot be shown: {one_line(standing.content_fault)}"
     if standing.trace is not None:
@@ -102,40 +103,43 @@ def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
 
 def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]:
     """Yield the scores and wrong claims, then where evaluations say the opposite."""
-    replaced = {one.supersedes for one in evaluations}
+    replaced = {one.summary.supersedes for one in evaluations}
     for one in evaluations:
-        if one.carrier not in replaced:
+        if one.summary.carrier_span_id not in replaced:
             yield from _about_scores(one)
-    beside = [one for one in evaluations if one.is_disputed]
+    beside = [one.summary for one in evaluations if one.summary.is_disputed]
     if beside:
         said = ", ".join(f"{_judge(one)} says {one.label}" for one in beside)
         passed = sum(one.label == "pass" for one in beside)
         yield f"  disputed: {passed} of {many(len(beside), 'valid evaluation')} pass it ({said})"
     for one in evaluations:
-        if one.unscored:
-            yield f"  evaluation {one.carrier} has no score of {', '.join(map(one_line, one.unscored))}"
+        unscored = [one_line(metric.name) for metric in one.summary.metrics if metric.label == "error"]
+        if unscored:
+            yield f"  evaluation {one.summary.carrier_span_id} has no score of {', '.join(unscored)}"
 
 
 def _about_scores(evaluation: EvaluationStatus) -> Iterator[str]:
+    summary = evaluation.summary
     scores = ", ".join(
         f"{one_line(metric.name)}{'' if metric.score is None else f' {metric.score:.2f}'} {metric.label}"
-        for metric in evaluation.metrics
+        for metric in summary.metrics
     )
-    claims = evaluation.claims
+    claims = summary.claims
     wrong = claims.contradicted + claims.unsupported
     counted = f"; {wrong} of {many(claims.total, 'claim')} wrong" if claims.total else ""
-    yield f"  {_judge(evaluation)}: {scores or evaluation.label}{counted}"
-    for claim in evaluation.wrong[:_MOST_CLAIMS]:
-        said = f"“{one_line(claim.text)}”" if claim.text else "a claim whose words are not on the carrier"
-        chunk = f"; {one_line(claim.chunk_ids[0])}" if claim.chunk_ids else ""
-        quote = f" says “{one_line(claim.quote)}”" if chunk and claim.quote else ""
-        yield f"    {claim.verdict}: {said}{chunk}{quote}"
+    yield f"  {_judge(summary)}: {scores or summary.label}{counted}"
+    for verdict in evaluation.wrong[:_MOST_CLAIMS]:
+        text = verdict.claim.text
+        said = f"“{one_line(text)}”" if text else "a claim whose words are not on the carrier"
+        chunk = f"; {one_line(verdict.chunk_ids[0])}" if verdict.chunk_ids else ""
+        quote = f" says “{one_line(verdict.quote)}”" if chunk and verdict.quote else ""
+        yield f"    {verdict.label}: {said}{chunk}{quote}"
     if len(evaluation.wrong) > _MOST_CLAIMS:
         yield f"    and {len(evaluation.wrong) - _MOST_CLAIMS} more"
 
 
-def _judge(evaluation: EvaluationStatus) -> str:
-    return one_line(evaluation.judge) or "a judge without a name"
+def _judge(summary: AnswerSummary) -> str:
+    return one_line(summary.judge) or "a judge without a name"
 
 
 def _odds(answer: AnswerStatus) -> str:
@@ -227,4 +231,4 @@ def _when(moment_ns: int, now_ns: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    return rough_duration(round(seconds), day="days")
+    return rough_duration(round(seconds))

@@ -9,28 +9,25 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragtrace.drift import BUILTIN
 from ragtrace.errors import ConfigError
-from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
 from ragtrace.text import in_words
 from ragtrace_collector.config.sections import (
     CollectorConfig,
-    MetricConfig,
     SampleConfig,
     store_at,
 )
-from ragtrace_collector.config.values import Section
+from ragtrace_collector.config.values import UNKNOWN_KEY
 from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:
@@ -103,7 +100,7 @@ def load_sampling(path: Path, *, environ: Mapping[str, str] | None = None) -> Sa
         raise ConfigError(f"{where}: has no section `sample`: write `sample: {{ratio: 0.1}}`")
     found = References(where=where, environ=_given(environ), folder=path.parent)
     section = _filled({"sample": document["sample"]}, found)
-    return _checked(_SampleOnly, section, where=where).sample.plan()
+    return _checked(_SampleOnly, section, where=where, folder=path.parent).sample.plan()
 
 
 def _text(path: Path) -> str:
@@ -148,12 +145,12 @@ def _parsed(
     for key, value in changes:
         change(document, key, value)
     found = References(where=where, environ=_given(environ), folder=folder, needs_secrets=needs_secrets)
-    config = _checked(CollectorConfig, _filled(document, found), where=where)
+    config = _checked(CollectorConfig, _filled(document, found), where=where, folder=folder)
     shown = config.model_dump_json() if found.missing else ""  # secrets are masked in it
     for stand_in, missing in found.missing.items():
         if stand_in in shown:
             raise missing
-    return _beside(folder, config)
+    return config
 
 
 def _document(text: str, *, where: str) -> dict[str, Any]:
@@ -181,59 +178,11 @@ def _filled(document: dict[str, Any], found: References) -> Any:
         raise ConfigError(f"{found.where}: not a configuration: nested too deep") from exc
 
 
-def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:
+def _checked(model: type[_Model], filled: Any, *, where: str, folder: Path) -> _Model:
     try:
-        return model.model_validate(filled)
+        return model.model_validate(filled, context={"folder": folder})
     except ValidationError as exc:
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems(exc.errors()))) from None
-
-
-def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
-    """Resolve the file's relative paths against its folder, wherever the collector is started."""
-    judge, receive, anchors = config.judge, config.receive, config.drift.anchors
-    is_file = anchors is not None and anchors != BUILTIN
-    found = {
-        "use": named_beside(judge.use, folder),
-        "screen": judge.screen and named_beside(judge.screen, folder),
-        "second": judge.second
-        and judge.second.model_copy(update={"use": named_beside(judge.second.use, folder)}),
-        "embedder": judge.embedder and named_beside(judge.embedder, folder),
-        "calibration": judge.calibration and folder / judge.calibration,
-        "card": tuple(folder / card for card in judge.card),
-        "prices": judge.prices and folder / judge.prices,
-        "tls": _paths_beside(folder, judge.tls),
-    }
-    metrics = tuple(_metric_beside(folder, metric) for metric in config.evaluate.metrics)
-    return config.model_copy(
-        update={
-            "receive": receive.model_copy(
-                update={
-                    "tls": _paths_beside(folder, receive.tls),
-                    "tokens_file": receive.tokens_file and folder / receive.tokens_file,
-                }
-            ),
-            "export": tuple(
-                each.model_copy(update={"tls": _paths_beside(folder, each.tls)}) for each in config.export
-            ),
-            "judge": judge.model_copy(update=found),
-            "drift": config.drift.model_copy(
-                update={"anchors": str(folder / str(anchors)) if is_file else anchors}
-            ),
-            "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
-        }
-    )
-
-
-def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
-    """Resolve the files of a section that holds only paths."""
-    return tls and tls.model_copy(update={name: path and folder / path for name, path in tls})
-
-
-def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:
-    prompts = {
-        name: source if "\n" in source else str(folder / source) for name, source in metric.prompts.items()
-    }
-    return metric.model_copy(update={"name": named_beside(metric.name, folder), "prompts": prompts})
 
 
 def _fault(error: yaml.YAMLError) -> str:
@@ -343,25 +292,15 @@ def _typed(text: str) -> Any:
 
 def problems(errors: list[ErrorDetails]) -> list[str]:
     """Return one line for each error of a validation."""
-    return list(dict.fromkeys(_problem(error) for error in _root_causes(errors)))
-
-
-def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Omit that a list is too short if one of its items is wrong."""
-    places = [error["loc"] for error in errors]
-    return [
-        error
-        for error in errors
-        if error["type"] != "too_short"
-        or not any(place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places)
-    ]
+    return list(dict.fromkeys(_problem(error) for error in errors))
 
 
 def _problem(error: ErrorDetails) -> str:
     location = list(error["loc"])
     key = _dotted(location)
-    if error["type"] == "extra_forbidden":
-        return f"unknown key `{key}`{_suggestion(location)}"
+    if error["type"] == UNKNOWN_KEY:
+        unknown, known = error["ctx"]["key"], error["ctx"]["known"]
+        return f"unknown key `{_dotted([*location, unknown])}`{_suggestion(unknown, known)}"
     if error["type"] == "missing":
         return f"`{key}` is missing"
     message = in_words(error)
@@ -373,32 +312,9 @@ def _dotted(location: list[int | str]) -> str:
     return "".join(parts).lstrip(".")
 
 
-def _suggestion(location: list[int | str]) -> str:
-    known = list(_known_keys(location[:-1]))
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    if close:
-        return f": did you mean `{close[0]}`?"
-    return f": there is {', '.join(f'`{name}`' for name in known)}" if known else ""
-
-
-def _known_keys(location: list[int | str]) -> Iterator[str]:
-    section: type[BaseModel] | None = CollectorConfig
-    for part in location:
-        if isinstance(part, int) or section is None:
-            continue
-        field = section.model_fields.get(part)
-        section = _section_in(field.annotation) if field else None
-    if section is not None:
-        yield from section.model_fields
-
-
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    candidates = [annotation]
-    for each in candidates:  # it grows: sections stand in tuples, unions and annotations
-        candidates.extend(getattr(each, "__args__", ()))
-        candidates.extend([each.__origin__] if hasattr(each, "__metadata__") else [])
-    sections = (each for each in candidates if isinstance(each, type) and issubclass(each, Section))
-    return cast("type[BaseModel] | None", next(sections, None))
+def _suggestion(key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f": did you mean `{close[0]}`?" if close else f": there is {', '.join(f'`{k}`' for k in known)}"
 
 
 _SHORT: Final = {"second": "use", "metrics": "name"}

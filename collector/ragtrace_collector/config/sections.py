@@ -41,11 +41,14 @@ from ragtrace_collector.config.values import (
     HostName,
     HttpUrl,
     KafkaConfig,
+    NearAddress,
+    NearPath,
     OtlpUrl,
     PageUrl,
     Paths,
     Pattern,
     PostgresUrl,
+    Prompt,
     ReceiveTlsConfig,
     Section,
     Size,
@@ -203,7 +206,7 @@ class ReceiveConfig(Section):
     max_message_bytes: Size = ByteSize(16 << 20)
     tls: ReceiveTlsConfig | None = None
     tokens: tuple[TokenConfig, ...] = ()
-    tokens_file: Path | None = None
+    tokens_file: NearPath | None = None
     insecure: bool = False
     allowed_hosts: tuple[HostName, ...] = ()
     kafka: KafkaConfig | None = None
@@ -282,7 +285,7 @@ class ExtractConfig(Section):
 class SecondJudgeConfig(Section):
     """The judge to ask if the first fails a canary claim. What is not set is as of the judge."""
 
-    use: str
+    use: NearAddress
     base_url: HttpUrl | None = None
     api_key_env: EnvName | None = None
 
@@ -290,8 +293,8 @@ class SecondJudgeConfig(Section):
 class JudgeConfig(Section):
     """Who judges, and how it is asked."""
 
-    use: str = "lexical"
-    screen: str | None = None
+    use: NearAddress = "lexical"
+    screen: NearAddress | None = None
     """Makes a cascade: it decides the claims that it is sure of, and the judge the others."""
     band: tuple[float, float] = DEFAULT_BAND
     """The screen's probabilities of support between which the judge decides."""
@@ -309,18 +312,18 @@ class JudgeConfig(Section):
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
         None
     )
-    embedder: str | None = None
+    embedder: NearAddress | None = None
     batch_size: int = Field(default=20, ge=1, le=200)
     """Claims in one request."""
     verify: Literal["auto", "json", "logprobs"] = "auto"
-    calibration: Path | None = None
+    calibration: NearPath | None = None
     card: Files = ()
     """What `ragtrace calibrate --card` wrote about the judge, and about `second`."""
     require_card: bool = False
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
     cache: Path | None = None
-    prices: Path | None = None
+    prices: NearPath | None = None
 
     @model_validator(mode="after")
     def _has_a_band(self) -> JudgeConfig:
@@ -345,14 +348,14 @@ class JudgeConfig(Section):
 class MetricConfig(Section):
     """One metric, where it passes, and what else it takes."""
 
-    name: str
+    name: NearAddress
     profile: str = "ragtrace"
     peer_prompts: bool = False
     """Ask as the tool of the profile asks, instead of scoring our own verdicts by its rules."""
     threshold: float | None = Field(default=None, ge=0, le=1)
     pass_when: str | None = None
     """The rule of a pass, in place of a threshold."""
-    prompts: dict[str, str] = {}
+    prompts: dict[str, Prompt] = {}
     """By the name of the prompt that each replaces; a text of several lines, or a path."""
     options: dict[str, JsonValue] = {}
     criterion: str | None = None
@@ -569,12 +572,6 @@ class CollectorConfig(Section):
     drain_timeout: Duration = timedelta(seconds=20)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
-
-    def of_store(self) -> CollectorConfig:
-        """Return the same without what collectors on one store may have each for itself."""
-        own = ("receive", "telemetry", "ui", "drain_timeout", "log_level", "log_format")
-        defaults = CollectorConfig()
-        return self.model_copy(update={name: getattr(defaults, name) for name in own})
 
     @property
     def most_index_rows(self) -> int:

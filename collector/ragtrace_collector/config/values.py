@@ -18,21 +18,64 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SecretStr,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from ragtrace.budget import Limit
+from ragtrace.drift import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.http import ClientTls
 from ragtrace.judge.spec import check_headers
+from ragtrace.plugins import named_beside
 from ragtrace.text import UNITS_S, duration_of
 from ragtrace.traces.extract import AttributePath
 
-_HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+def matching(pattern: str, advice: str) -> AfterValidator:
+    """Let a text be only what matches; it is not quoted, since it may be a key."""
+
+    def check(value: str | SecretStr) -> str | SecretStr:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if not re.fullmatch(pattern, text, re.DOTALL):
+            raise ValueError(advice)
+        return value
+
+    return AfterValidator(check)
+
+
+def _folder(info: ValidationInfo) -> Path | None:
+    """Return the folder of the file that is read: relative paths in it begin there."""
+    folder: Path | None = (info.context or {}).get("folder")
+    return folder
+
+
+def _path_beside(value: Path, info: ValidationInfo) -> Path:
+    folder = _folder(info)
+    return value if folder is None else folder / value
+
+
+def _address_beside(value: str, info: ValidationInfo) -> str:
+    folder = _folder(info)
+    return value if folder is None else named_beside(value, folder)
+
+
+def _prompt_beside(value: str, info: ValidationInfo) -> str:
+    folder = _folder(info)
+    return value if folder is None or "\n" in value else str(folder / value)
+
+
+def _anchors_beside(value: str, info: ValidationInfo) -> str:
+    return value if value == BUILTIN else _prompt_beside(value, info)
+
+
+NearPath = Annotated[Path, AfterValidator(_path_beside)]
+NearAddress = Annotated[str, AfterValidator(_address_beside)]
+Prompt = Annotated[str, AfterValidator(_prompt_beside)]
+Anchors = Annotated[str, AfterValidator(_anchors_beside)]
 
 
 def _duration(value: object) -> object:
@@ -52,19 +95,6 @@ def _address(value: object) -> object:
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or not port.isdigit() or int(port) > 65535:
         raise ValueError("write host:port, such as 127.0.0.1:4327")
-    return value
-
-
-def _variable(value: str) -> str:
-    if not _VARIABLE.fullmatch(value):
-        # not quoted: it may be the key itself
-        raise ValueError("write the name of an environment variable, such as OPENAI_API_KEY, not a key")
-    return value
-
-
-def _host_name(value: str) -> str:
-    if not _HOST_NAME.fullmatch(value):
-        raise ValueError("write the name of a host without its port, such as ragtrace.example, or *.example")
     return value
 
 
@@ -120,9 +150,25 @@ Size = Annotated[
 ]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
 Address = Annotated[str, BeforeValidator(_address)]
-HostName = Annotated[str, AfterValidator(_host_name)]
-EnvName = Annotated[str, AfterValidator(_variable)]
+HostName = Annotated[
+    str,
+    matching(
+        r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*",
+        "write the name of a host without its port, such as ragtrace.example, or *.example",
+    ),
+]
+EnvName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        "write the name of an environment variable, such as OPENAI_API_KEY, not a key",
+    ),
+]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
+
+
+UNKNOWN_KEY: Final = "unknown_key"
+"""The type of the error, which tells the key and those that there are."""
 
 
 class Section(BaseModel):
@@ -132,6 +178,15 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_keys(cls, value: object) -> object:
+        known = list(cls.model_fields)
+        for key in value if isinstance(value, dict) else ():
+            if key not in known:
+                raise PydanticCustomError(UNKNOWN_KEY, "unknown", {"key": str(key), "known": known})
+        return value
 
 
 def one_or_more(value: object) -> object:
@@ -157,7 +212,7 @@ Paths = Annotated[
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-Files = Annotated[tuple[Path, ...], BeforeValidator(one_or_more), AlternativeForm("string")]
+Files = Annotated[tuple[NearPath, ...], BeforeValidator(one_or_more), AlternativeForm("string")]
 
 
 def named(key: str) -> Callable[[object], object]:
@@ -165,52 +220,38 @@ def named(key: str) -> Callable[[object], object]:
     return lambda value: {key: value} if isinstance(value, str) else value
 
 
-def _http_url(value: str | None) -> str | None:
-    if value is not None and not re.match(r"https?://[^/\s]+", value):
-        raise ValueError("write a URL such as http://localhost:11434/v1")
-    return value
-
-
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-
-
-def _page_url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^/\s@?#]+(?:/[^\s?#]*)?", value):
-        raise ValueError("write where people reach the page, such as https://ragtrace.example.com")
-    return value.rstrip("/")
-
-
-PageUrl = Annotated[str, AfterValidator(_page_url)]
-
-
-def _trace_url(value: str) -> str:
-    if not re.match(r"https?://[^/\s@]+/", value) or "{trace_id}" not in value:
-        raise ValueError("write a URL with {trace_id}, such as http://localhost:16686/trace/{trace_id}")
-    return value
-
-
-TraceUrl = Annotated[str, AfterValidator(_trace_url)]
-
-
-def _otlp_url(value: str) -> str:
-    if not re.fullmatch(r"(?:http|grpc)s?://[^/\s@]+/?", value):
-        raise ValueError("write an address such as grpc://localhost:4317 or http://localhost:4318")
-    return value
-
-
-OtlpUrl = Annotated[str, AfterValidator(_otlp_url)]
-
-
-def _postgres_url(value: SecretStr) -> SecretStr:
-    if not re.match(r"postgres(?:ql)?://.", value.get_secret_value()):
-        # not quoted: it may hold a password
-        raise ValueError(
-            "write postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
-        )
-    return value
-
-
-PostgresUrl = Annotated[SecretStr, AfterValidator(_postgres_url)]
+HttpUrl = Annotated[str, matching(r"https?://[^/\s]+.*", "write a URL such as http://localhost:11434/v1")]
+PageUrl = Annotated[
+    str,
+    matching(
+        r"https?://[^/\s@?#]+(?:/[^\s?#]*)?",
+        "write where people reach the page, such as https://ragtrace.example.com",
+    ),
+    AfterValidator(lambda value: value.rstrip("/")),
+]
+TraceUrl = Annotated[
+    str,
+    matching(
+        r"https?://[^/\s@]+/.*\{trace_id\}.*",
+        "write a URL with {trace_id}, such as http://localhost:16686/trace/{trace_id}",
+    ),
+]
+OtlpUrl = Annotated[
+    str,
+    matching(
+        r"(?:http|grpc)s?://[^/\s@]+/?",
+        "write an address such as grpc://localhost:4317 or http://localhost:4318",
+    ),
+]
+PostgresUrl = Annotated[
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    matching(
+        r"postgres(?:ql)?://.+",
+        "write postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters",
+    ),
+]
 
 
 def nanoseconds(duration: timedelta) -> int:
@@ -218,15 +259,12 @@ def nanoseconds(duration: timedelta) -> int:
     return int(duration.total_seconds() * 1e9)
 
 
-_SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
-
-
 class TlsConfig(Section):
     """How a connection that goes out is secured, beyond what the system's own certificates do."""
 
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
+    ca: NearPath | None = None
+    cert: NearPath | None = None
+    key: NearPath | None = None
 
     def opened(self) -> ClientTls:
         """Return what clients take."""
@@ -242,9 +280,9 @@ class TlsConfig(Section):
 class ReceiveTlsConfig(Section):
     """The receivers' certificate, and whose certificates they ask for."""
 
-    cert: Path
-    key: Path
-    client_ca: Path | None = None
+    cert: NearPath
+    key: NearPath
+    client_ca: NearPath | None = None
 
 
 class TokenLimitsConfig(Section):
@@ -258,18 +296,16 @@ class TokenConfig(Section):
     """One bearer token, by its digest: the token itself is stored nowhere."""
 
     name: str = Field(min_length=1)
-    sha256: str
+    sha256: Annotated[
+        str,
+        matching(
+            r"[0-9a-fA-F]{64}", "write the 64 hex digits of the token's SHA-256, never the token itself"
+        ),
+        AfterValidator(str.lower),
+    ]
     tenant: str | None = Field(default=None, min_length=1)
     may: tuple[Literal["send", "read", "review"], ...] = Field(default=("send",), min_length=1)
     limits: TokenLimitsConfig = TokenLimitsConfig()
-
-    @field_validator("sha256")
-    @classmethod
-    def _is_digest(cls, value: str) -> str:
-        if not _SHA256.fullmatch(value):
-            # not quoted: it may be the token itself
-            raise ValueError("write the 64 hex digits of the token's SHA-256, never the token itself")
-        return value.lower()
 
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -431,7 +467,7 @@ class BudgetConfig(Section):
 class DriftConfig(Section):
     """The drift check: off without ``anchors``, since it asks the judge, which costs money."""
 
-    anchors: str | None = None
+    anchors: Anchors | None = None
     """A file of labeled answers, or ``builtin``."""
     budget: Amounts = ()
     """What all checks of a UTC day may spend, apart from ``budget.live``."""

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from enum import Enum
 from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -49,19 +48,9 @@ from ragtrace_collector.telemetry.scores import (
     ScoreExemplar,
     ScoreHistogram,
     ScoreMetric,
-    ScoreMetricKind,
     Scores,
 )
 from ragtrace_collector.telemetry.tracing import own_resource
-
-
-class InstrumentKind(Enum):
-    """How a metric's value changes."""
-
-    COUNTER = "counter"
-    """Grows since the process started."""
-    GAUGE = "gauge"
-    """Goes up and down."""
 
 
 class Instrument(NamedTuple):
@@ -69,61 +58,55 @@ class Instrument(NamedTuple):
 
     name: str
     description: str
-    kind: InstrumentKind = InstrumentKind.GAUGE
     unit: str = ""
+    is_counter: bool = False
+    """Whether it grows since the process started; else it goes up and down."""
 
 
-class Measurement(NamedTuple):
-    """One value of a metric, with the attributes that identify its series."""
-
-    value: float
-    attributes: Mapping[str, str] = {}
-
-
-Readings = Mapping[str, Sequence[Measurement]]
+Readings = Mapping[str, Sequence[Observation]]
 """Values by metric name, read at one moment, so that sums add up."""
 
 
-def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Measurement]]:
+def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dict[str, Sequence[Observation]]:
     """Return the values of the ledger and the counters. Each was read at one moment, so that sums add up."""
     return {
-        **{counter_name(counted): (Measurement(counters[counted.value]),) for counted in Counts},
-        "ragtrace.answers.seen": (Measurement(ledger.seen),),
+        **{counter_name(counted): (Observation(counters[counted.value]),) for counted in Counts},
+        "ragtrace.answers.seen": (Observation(ledger.seen),),
         "ragtrace.answers": tuple(_answers(ledger)),
-        "ragtrace.answers.superseded": (Measurement(ledger.superseded),),
-        "ragtrace.answers.oldest_pending": (Measurement(ledger.age_s(now_ns)),),
-        "ragtrace.traces.open": (Measurement(ledger.open_traces),),
-        "ragtrace.traces.held": (Measurement(ledger.held_traces),),
-        "ragtrace.traces.poison": (Measurement(ledger.poison_traces),),
+        "ragtrace.answers.superseded": (Observation(ledger.superseded),),
+        "ragtrace.answers.oldest_pending": (Observation(ledger.age_s(now_ns)),),
+        "ragtrace.traces.open": (Observation(ledger.open_traces),),
+        "ragtrace.traces.held": (Observation(ledger.held_traces),),
+        "ragtrace.traces.poison": (Observation(ledger.poison_traces),),
         "ragtrace.traces.unread": tuple(_unread(ledger)),
         "ragtrace.outbox": tuple(
-            Measurement(number, {"sink": sink, "state": state})
+            Observation(number, {"sink": sink, "state": state})
             for sink, sums in ledger.outbox_items.items()
             for state, number in sums.items()
             if state != "put"
         ),
         "ragtrace.dead_letters": tuple(
-            Measurement(number, {"reason": reason}) for reason, number in ledger.dead_letters.items()
+            Observation(number, {"reason": reason}) for reason, number in ledger.dead_letters.items()
         ),
-        "ragtrace.store.size": (Measurement(ledger.store_bytes),),
+        "ragtrace.store.size": (Observation(ledger.store_bytes),),
     }
 
 
-def _answers(ledger: Ledger) -> Iterator[Measurement]:
+def _answers(ledger: Ledger) -> Iterator[Observation]:
     """Yield every state and reason seen so far, zeros included, so that no series stops at its last value."""
     sums: Counter[tuple[str, str]] = Counter({(state, ""): 0 for state in (*PENDING, *TERMINAL)})
     for account in ledger.accounts:
         sums[account.state, account.reason] += account.number
     for (state, reason), number in sums.items():
-        yield Measurement(number, {"state": state, "reason": reason})
+        yield Observation(number, {"state": state, "reason": reason})
 
 
-def _unread(ledger: Ledger) -> Iterator[Measurement]:
+def _unread(ledger: Ledger) -> Iterator[Observation]:
     sums: Counter[str] = Counter()
     for each in ledger.unread:
         sums[each.producer] += each.number
     for producer, number in sums.items():
-        yield Measurement(number, {"producer": producer})
+        yield Observation(number, {"producer": producer})
 
 
 _PREFIX: Final = "ragtrace.collector."
@@ -135,7 +118,7 @@ def counter_name(counted: Counts) -> str:
 
 
 METRICS: Final = (
-    *(Instrument(counter_name(counted), counted.meaning, InstrumentKind.COUNTER) for counted in Counts),
+    *(Instrument(counter_name(counted), counted.meaning, is_counter=True) for counted in Counts),
     Instrument("ragtrace.answers.seen", "RAG answers seen: the sum of ragtrace.answers"),
     Instrument("ragtrace.answers", "RAG answers by state and reason"),
     Instrument("ragtrace.answers.superseded", "answers that late spans moved to another span"),
@@ -171,18 +154,18 @@ METRICS: Final = (
     ),
     Instrument("ragtrace.drift.detected", "1 while the judge is not the one of the baseline"),
     Instrument(
-        "ragtrace.drift.runs", "runs of the drift check since the baseline, by result", InstrumentKind.COUNTER
+        "ragtrace.drift.runs", "runs of the drift check since the baseline, by result", is_counter=True
     ),
     Instrument(
         "ragtrace.judge.model_changes",
         "models and fingerprints that answered in a judge's name after the first, by requested model",
-        InstrumentKind.COUNTER,
+        is_counter=True,
     ),
     Instrument("ragtrace.judge.concurrency", "limit of concurrent requests to a judge"),
     Instrument(
         "ragtrace.judge.usages_doubted",
         "responses of a judge with an impossible token usage: negative, or more input than was sent",
-        InstrumentKind.COUNTER,
+        is_counter=True,
     ),
     Instrument("ragtrace.budget.spent", "spent in this window: calls, tokens, 1e-9 US dollars"),
     Instrument("ragtrace.budget.limit", "limit of this window, in the same units"),
@@ -202,9 +185,7 @@ METRICS: Final = (
     Instrument("ragtrace.collector.tasks", "tasks in the event loop"),
     Instrument("ragtrace.collector.loop_lag", "how late the event loop last woke", unit="s"),
     Instrument("ragtrace.collector.config", "1, with the digest of the live configuration"),
-    Instrument(
-        "ragtrace.collector.reloads", "configuration reloads on SIGHUP, by result", InstrumentKind.COUNTER
-    ),
+    Instrument("ragtrace.collector.reloads", "configuration reloads on SIGHUP, by result", is_counter=True),
 )
 
 
@@ -229,7 +210,7 @@ class ScoreFamilies(FamilyCollector):
     def _families(self, *, filled: bool) -> Iterator[MetricFamily]:
         for metric in SCORE_METRICS:
             labels = [_prometheus(name) for name in self.scores.attributes(metric)]
-            if metric.kind is ScoreMetricKind.HISTOGRAM:
+            if metric.is_histogram:
                 family = HistogramMetricFamily(_prometheus(metric.name), metric.description, labels=labels)
                 for values, histogram in self.scores.histograms[metric].items() if filled else ():
                     family.add_metric(list(values), [*_buckets(histogram)], sum_value=histogram.total)
@@ -280,7 +261,7 @@ class _Points:
 
     def metric(self, metric: ScoreMetric) -> Metric | None:
         """Return a metric with its series; ``None`` without any."""
-        data = self._histogram(metric) if metric.kind is ScoreMetricKind.HISTOGRAM else self._sum(metric)
+        data = self._histogram(metric) if metric.is_histogram else self._sum(metric)
         if not data.data_points:
             return None
         return Metric(name=metric.name, description=metric.description, unit=metric.unit, data=data)
@@ -368,7 +349,7 @@ class SelfMetrics:
         )
         meter = self._provider.get_meter(semconv.SCOPE_COLLECTOR)
         for metric in METRICS:
-            create = _CREATE[metric.kind](meter)
+            create = meter.create_observable_counter if metric.is_counter else meter.create_observable_gauge
             create(
                 metric.name, callbacks=[_reader_of(metric)], unit=metric.unit, description=metric.description
             )
@@ -409,12 +390,6 @@ def _pushing_reader(exporter: MetricExporter | None) -> Sequence[MetricReader]:
 
 def _reader_of(metric: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(each.value, each.attributes) for each in _NOW.get({}).get(metric.name, ())]
+        return _NOW.get({}).get(metric.name, ())
 
     return observe
-
-
-_CREATE: Final = {
-    InstrumentKind.COUNTER: lambda meter: meter.create_observable_counter,
-    InstrumentKind.GAUGE: lambda meter: meter.create_observable_gauge,
-}

@@ -7,14 +7,13 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from html import escape
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ragtrace.answers.index import AnswerIndex
@@ -86,43 +85,19 @@ async def _no_answer(_: Request, exc: Exception) -> Response:
     return JsonPage({"error": str(exc)}, status_code=503)
 
 
-class IndexEntry(NamedTuple):
-    """A page and its description."""
-
-    path: str
-    says: str
-    is_a_link: bool = True
-    """Whether the path works as written."""
-
-
-PAGES: Final = (
-    IndexEntry("/livez", "the event loop turns (for a liveness probe)"),
-    IndexEntry("/readyz", "whether spans are accepted, or why not (for a readiness probe)"),
-    IndexEntry("/metrics", "metrics, as Prometheus or OpenMetrics text"),
-    IndexEntry("/status", "the collector's state, as JSON"),
-    IndexEntry("/ledger", "all answers by state, as JSON"),
-    IndexEntry("/why/TRACE_ID", "why an answer has a score or has none, as JSON", is_a_link=False),
-)
+PAGES: Final = {
+    "/livez": "the event loop turns (for a liveness probe)",
+    "/readyz": "whether spans are accepted, or why not (for a readiness probe)",
+    "/metrics": "metrics, as Prometheus or OpenMetrics text",
+    "/status": "the collector's state, as JSON",
+    "/ledger": "all answers by state, as JSON",
+    "/why/TRACE_ID": "why an answer has a score or has none, as JSON",
+}
 
 
-async def show_index(request: Request) -> Response:
-    """Return the list: HTML for a browser, plain text otherwise. It contains nothing about answers."""
-    if "text/html" in request.headers.get("accept", ""):
-        return HTMLResponse(_html())
-    return PlainTextResponse("".join(f"{page.path:<16}{page.says}\n" for page in PAGES))
-
-
-def _html() -> str:
-    rows = "\n".join(f"<tr><td>{_named(page)}</td><td>{escape(page.says)}</td></tr>" for page in PAGES)
-    return (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>ragtrace collector</title>\n'
-        f"<h1>ragtrace collector</h1>\n<table>\n{rows}\n</table>\n</html>\n"
-    )
-
-
-def _named(page: IndexEntry) -> str:
-    path = escape(page.path)
-    return f'<a href=".{path}">{path}</a>' if page.is_a_link else path
+async def show_index(_: Request) -> Response:
+    """Return the list, which contains nothing about answers."""
+    return PlainTextResponse("".join(f"{path:<16}{says}\n" for path, says in PAGES.items()))
 
 
 _BEAT_S: Final = 1.0
@@ -209,21 +184,13 @@ _LATEST_NS: Final = 2**63 - 1
 
 def _since_ns(asked: QueryParams) -> int | None:
     """Read the ledger's one parameter. Reject unknown ones rather than ignore them."""
-    unknown = next((name for name in asked if name != _SINCE), None)
-    if unknown is not None:
-        raise InputError(f"`{LEDGER_PATH}` has no parameter `{unknown[:_SHOWN]}`: give `{_SINCE}` or nothing")
-    texts = asked.getlist(_SINCE)
-    if len(texts) > 1:
-        raise InputError(f"`{_SINCE}` comes {len(texts)} times: give it once")
-    if not texts:
+    given = asked.multi_items()
+    if not given:
         return None
-    if not _TIME.fullmatch(texts[0]) or int(texts[0]) > _LATEST_NS:
+    name, text = given[0]
+    if len(given) > 1 or name != _SINCE or not _TIME.fullmatch(text) or int(text) > _LATEST_NS:
         raise InputError(
-            f"`{_SINCE}` is {texts[0][:_SHOWN]!r}: give nanoseconds since 1970 in digits, "
-            f"at most {_LATEST_NS}, such as {_SINCE}=1760000000000000000"
+            f"`{LEDGER_PATH}` takes nothing, or `{_SINCE}` once: give nanoseconds since 1970 in digits, "
+            f"such as {_SINCE}=1760000000000000000"
         )
-    return int(texts[0])
-
-
-_SHOWN: Final = 40
-"""Characters of the query that an error message repeats."""
+    return int(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import faulthandler
 import hashlib
@@ -10,13 +9,10 @@ import logging
 import os
 import signal
 import socket
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -27,60 +23,8 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 
-DID_NOT_END: Final = 1
-"""The exit code of a process that missed the deadline."""
-_SAYING_S: Final = 1.0
-"""Time to write the last log line: the log's reader may hang too, or the hung code may hold its lock."""
-_INTERPRETER_S: Final = 2.0
-"""Extra time before the C-level timer ends a process whose interpreter is blocked (by a slow regex, say)."""
-
-
-class HardStop:
-    """Ends the process after a deadline, from its own thread, because the event loop may hang.
-
-    It loses no more than a SIGKILL does: acknowledged spans are committed.
-    """
-
-    def __init__(
-        self, leave: Callable[[int], object] = os._exit, *, without_interpreter: bool = False
-    ) -> None:
-        self._leave = leave
-        self._without_interpreter = without_interpreter
-        self._armed = False
-        self._over = threading.Event()
-
-    def arm(self, after_s: float) -> None:
-        """Start the countdown unless it runs. Takes no lock, so a signal handler may call it."""
-        if self._armed:
-            return
-        self._armed = True
-        _thread.start_new_thread(self._count, (after_s,))
-        if self._without_interpreter and sys.__stderr__ is not None:
-            with suppress(OSError, ValueError, RuntimeError):  # stderr is closed
-                faulthandler.dump_traceback_later(
-                    after_s + _SAYING_S + _INTERPRETER_S, exit=True, file=sys.__stderr__
-                )
-
-    def disarm(self) -> None:
-        """Stop the countdown: everything has ended."""
-        self._over.set()
-        if self._armed and self._without_interpreter:
-            faulthandler.cancel_dump_traceback_later()
-
-    def _count(self, after_s: float) -> None:
-        if self._over.wait(after_s):
-            return
-        saying = threading.Thread(target=self._say, args=(after_s,), daemon=True)
-        saying.start()
-        saying.join(_SAYING_S)
-        self._leave(DID_NOT_END)
-
-    def _say(self, after_s: float) -> None:
-        log.critical(
-            "did not stop within %.0f s: leaving now; unfinished work is on disk",
-            after_s,
-            extra=event("stop_forced"),
-        )
+_STDERR: Final = 2
+"""The number of the file, which may be closed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +36,7 @@ class Signals:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
     _leaves: bool = False
-    _hard_stop: HardStop = field(default_factory=partial(HardStop, without_interpreter=True))
+    _is_armed: bool = False
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -113,16 +57,22 @@ class Signals:
                 raise KeyboardInterrupt from None
             raise
         finally:
-            self._hard_stop.disarm()
+            faulthandler.cancel_dump_traceback_later()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
     def _arm_at(self, number: signal.Signals) -> None:
-        """Arm the hard stop in the signal handler itself: a hung event loop never runs its own handlers."""
+        """Have a process that hangs end after the longest stop, with 1, and say where it hangs.
+
+        This is done in the signal handler, since a hung event loop never runs its own, and by a timer that
+        needs no interpreter. It loses no more than a SIGKILL does: acknowledged spans are committed.
+        """
         of_the_loop = signal.getsignal(number)
 
         def handle(number: int, frame: FrameType | None) -> None:
-            self._hard_stop.arm(self.longest_stop_s)
+            if not self._is_armed:
+                self._is_armed = True
+                faulthandler.dump_traceback_later(self.longest_stop_s, exit=True, file=_STDERR)
             if callable(of_the_loop):
                 of_the_loop(number, frame)
 

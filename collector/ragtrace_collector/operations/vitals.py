@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from opentelemetry.metrics import Observation
 from opentelemetry.sdk.environment_variables import OTEL_METRIC_EXPORT_INTERVAL
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -24,7 +25,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import TelemetryConfig
 from ragtrace_collector.judge import JudgeGuard, LiveConfig
 from ragtrace_collector.ledger import WINDOW_MINUTES, Coverage, CoverageOf, Ledger, State
-from ragtrace_collector.operations.metrics import Measurement, Readings, SelfMetrics, read_all
+from ragtrace_collector.operations.metrics import Readings, SelfMetrics, read_all
 from ragtrace_collector.operations.pages import LoopLag, Phase, Readiness, pages_app
 from ragtrace_collector.operations.signals import digest_of, notify_watchdog, watchdog_pause_s
 from ragtrace_collector.store.records import StoreUnavailable
@@ -128,30 +129,34 @@ class Vitals:
         readings = read_all(ledger, self.counters.snapshot(), now_ns=self.clock.now_ns())
         return {
             **readings,
-            "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
+            "ragtrace.outbox": tuple(
+                Observation(each.value, {**of_sink, "sink": self._sink_name(of_sink.get("sink"))})
+                for each in readings["ragtrace.outbox"]
+                for of_sink in [each.attributes or {}]
+            ),
             **(self._covered(ledger) if self.judges else {}),
-            "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
+            "ragtrace.store.limit": (Observation(self.store_limit_bytes),),
             **drift_readings(await self.drift()),
-            "ragtrace.index.rows": (Measurement(index.rows),),
+            "ragtrace.index.rows": (Observation(index.rows),),
             "ragtrace.judge.concurrency": tuple(
-                Measurement(guard.limiter.limit, {"judge": guard.name})
+                Observation(guard.limiter.limit, {"judge": guard.name})
                 for guard in self._guards()
                 if guard.limiter
             ),
             "ragtrace.judge.usages_doubted": tuple(
-                Measurement(guard.doubts, {"judge": guard.name}) for guard in self._guards()
+                Observation(guard.doubts, {"judge": guard.name}) for guard in self._guards()
             ),
-            "ragtrace.budget.spent": tuple(Measurement(each.spent, {"limit": each.limit}) for each in left),
-            "ragtrace.budget.limit": tuple(Measurement(each.most, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.spent": tuple(Observation(each.spent, {"limit": each.limit}) for each in left),
+            "ragtrace.budget.limit": tuple(Observation(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
             **(_consumer_readings(self.kafka()) if self.kafka else {}),
-            "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
-            "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
-            "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),
-            "ragtrace.collector.config": (Measurement(1, {"digest": digest_of(self.live.now.config)}),),
+            "ragtrace.collector.ready": (Observation(int(ready.is_ready)),),
+            "ragtrace.collector.tasks": (Observation(len(asyncio.all_tasks())),),
+            "ragtrace.collector.loop_lag": (Observation(self.lag.seconds),),
+            "ragtrace.collector.config": (Observation(1, {"digest": digest_of(self.live.now.config)}),),
             "ragtrace.collector.reloads": tuple(
-                Measurement(self.reloads[result], {"result": result}) for result in ("applied", "refused")
+                Observation(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
         }
 
@@ -164,9 +169,9 @@ class Vitals:
             if covered.chosen
         }
 
-        def each(value: Callable[[CoverageOf], float]) -> tuple[Measurement, ...]:
+        def each(value: Callable[[CoverageOf], float]) -> tuple[Observation, ...]:
             return tuple(
-                Measurement(value(covered), {semconv.EVALUATION_NAME: name})
+                Observation(value(covered), {semconv.EVALUATION_NAME: name})
                 for name, covered in found.items()
             )
 
@@ -176,28 +181,26 @@ class Vitals:
             "ragtrace.evaluation.coverage": each(lambda covered: covered.scored / covered.chosen),
         }
 
-    def _stops(self) -> Iterator[Measurement]:
+    def _stops(self) -> Iterator[Observation]:
         state = (self.judge_stopped() or "").partition(":")[0]
         for why in (State.FAILED, State.OVER_BUDGET):
-            yield Measurement(int(state == why), {"why": why})
+            yield Observation(int(state == why), {"why": why})
 
     def _guards(self) -> tuple[JudgeGuard, ...]:
         guards = self.live.now.guarded.guards
         return tuple(guards.by_name.values()) if guards else ()
 
-    def _shares(self) -> Iterator[Measurement]:
+    def _shares(self) -> Iterator[Observation]:
         guards = self.live.now.guarded.guards
         if guards is not None and guards.budget_guard is not None:
-            yield Measurement(guards.budget_guard.share_to_sample)
+            yield Observation(guards.budget_guard.share_to_sample)
 
     async def _left(self) -> tuple[LimitUsage, ...]:
         guards = self.live.now.guarded.guards
         return await guards.left() if guards else ()
 
-    def _named(self, reading: Measurement) -> Measurement:
-        endpoint = reading.attributes["sink"]
-        name = self.sink_names.get(endpoint, "none of the configuration")
-        return reading._replace(attributes={**reading.attributes, "sink": name})
+    def _sink_name(self, endpoint: object) -> str:
+        return self.sink_names.get(str(endpoint), "none of the configuration")
 
     async def _store_trouble(self) -> str | None:
         try:
@@ -228,10 +231,10 @@ def _told_consumer(state: ConsumerState) -> Mapping[str, object]:
 
 def _consumer_readings(state: ConsumerState) -> Readings:
     return {
-        "ragtrace.kafka.connected": (Measurement(int(state.trouble is None)),),
-        "ragtrace.kafka.partitions": (Measurement(state.partitions),),
+        "ragtrace.kafka.connected": (Observation(int(state.trouble is None)),),
+        "ragtrace.kafka.partitions": (Observation(state.partitions),),
         "ragtrace.kafka.lag": tuple(
-            Measurement(behind, {"topic": topic, "partition": str(partition)})
+            Observation(behind, {"topic": topic, "partition": str(partition)})
             for (topic, partition), behind in sorted(state.lag.items())
         ),
     }
@@ -247,22 +250,22 @@ def _told(guard: JudgeGuard) -> Mapping[str, object]:
     }
 
 
-def drift_readings(state: DriftState) -> Mapping[str, Sequence[Measurement]]:
+def drift_readings(state: DriftState) -> Mapping[str, Sequence[Observation]]:
     """Return the values of the metrics. Before the first complete run, there is neither score nor verdict."""
     last, runs, changes = state.last, state.runs or {}, state.model_changes or {}
     agreed, labeled = last.agreement() if last else (0, 0)
     means = last.means() if last else {}
     return {
         "ragtrace.drift.score": tuple(
-            Measurement(mean, {"gen_ai.evaluation.name": metric}) for metric, mean in means.items()
+            Observation(mean, {"gen_ai.evaluation.name": metric}) for metric, mean in means.items()
         ),
-        "ragtrace.drift.agreement": (Measurement(agreed / labeled),) if labeled else (),
-        "ragtrace.drift.detected": (Measurement(int(state.is_drifted)),) if last else (),
+        "ragtrace.drift.agreement": (Observation(agreed / labeled),) if labeled else (),
+        "ragtrace.drift.detected": (Observation(int(state.is_drifted)),) if last else (),
         "ragtrace.drift.runs": tuple(
-            Measurement(runs.get(result, 0), {"result": str(result)}) for result in RunResult
+            Observation(runs.get(result, 0), {"result": str(result)}) for result in RunResult
         ),
         "ragtrace.judge.model_changes": tuple(
-            Measurement(number, {"gen_ai.request.model": model}) for model, number in changes.items()
+            Observation(number, {"gen_ai.request.model": model}) for model, number in changes.items()
         ),
     }
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from ragtrace.answers.carrier import read_carrier
 from ragtrace.answers.index import AnswerIndex
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import CodecError, InputError, ReadError
-from ragtrace.model import Label, RagRecord, VerdictCounts, VerdictLabel
+from ragtrace.model import Label, RagRecord, Verdict, VerdictLabel
 from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble import OpenTrace
@@ -66,34 +66,13 @@ class HeadSampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongClaim:
-    """A claim that is contradicted or unsupported. It is content."""
-
-    text: str
-    verdict: VerdictLabel
-    chunk_ids: tuple[str, ...] = ()
-    quote: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationStatus:
     """An evaluation that passes or fails an answer, or of which a metric failed, as the index has it."""
 
-    span_id: str
-    """Of the answer."""
-    carrier: str
-    supersedes: str
-    """The carrier that it replaces; empty if it replaces none."""
-    judge: str
-    label: Label
-    is_disputed: bool
-    """Whether it is valid, and so is one that says the opposite."""
-    metrics: tuple[MetricSummary, ...] = ()
-    claims: VerdictCounts = field(default_factory=VerdictCounts)
-    wrong: tuple[WrongClaim, ...] = ()
+    summary: AnswerSummary
+    """Without its question."""
+    wrong: tuple[Verdict, ...] = ()
     """The wrong claims, if content was asked for and is there."""
-    unscored: tuple[str, ...] = ()
-    """The metrics that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +162,20 @@ async def _evaluations(
         owner = tenant_of(key) or answer.tenant
         wanted = AnswerKey(answer.trace_id, answer.span_id, owner)
         versions = await index.versions(wanted)
-        wrong: Mapping[str, tuple[WrongClaim, ...]] = {}
+        wrong: Mapping[str, tuple[Verdict, ...]] = {}
         try:
             wrong = await _wrong_claims(content, wanted) if content and versions else {}
         except ReadError as exc:
             fault = str(exc)
-        found.extend(_evaluation(one, wrong) for one in versions if one.label is not Label.SKIPPED)
+        found.extend(
+            EvaluationStatus(summary=replace(one, question=""), wrong=wrong.get(one.carrier_span_id, ()))
+            for one in versions
+            if one.label is not Label.SKIPPED
+        )
     return tuple(found), fault
 
 
-async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
+async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tuple[Verdict, ...]]:
     """Return the wrong claims by carrier.
 
     Raises:
@@ -200,7 +183,7 @@ async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tu
     """
     kept = await content.kept(key)
     record = kept.record or RagRecord(id="", question=None, chunks=(), answer=None)
-    found: dict[str, tuple[WrongClaim, ...]] = {}
+    found: dict[str, tuple[Verdict, ...]] = {}
     for carrier in kept.carriers:
         version = read_carrier(carrier, record)
         verdicts = {
@@ -209,31 +192,8 @@ async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tu
             for verdict in result.verdicts
             if verdict.label in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
         }
-        found[version.evaluation_id] = tuple(
-            WrongClaim(
-                text=verdict.claim.text,
-                verdict=verdict.label,
-                chunk_ids=verdict.chunk_ids,
-                quote=verdict.quote or "",
-            )
-            for verdict in verdicts.values()
-        )
+        found[version.evaluation_id] = tuple(verdicts.values())
     return found
-
-
-def _evaluation(summary: AnswerSummary, wrong: Mapping[str, tuple[WrongClaim, ...]]) -> EvaluationStatus:
-    return EvaluationStatus(
-        span_id=summary.key.span_id,
-        carrier=summary.carrier_span_id,
-        supersedes=summary.supersedes,
-        judge=summary.judge,
-        label=summary.label,
-        is_disputed=summary.is_disputed,
-        metrics=summary.metrics,
-        claims=summary.claims,
-        wrong=wrong.get(summary.carrier_span_id, ()),
-        unscored=tuple(metric.name for metric in summary.metrics if metric.label is Label.ERROR),
-    )
 
 
 async def _whole_key(store: Store | Reports, wanted: str, tenant: str | None) -> str:

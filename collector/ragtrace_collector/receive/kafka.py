@@ -100,8 +100,6 @@ class KafkaReceiver:
     _try_again_s: float = 0.0
     _next: dict[Partition, int] = field(default_factory=dict)
     """The offset behind the last message that was read of each partition."""
-    _unkeyed: set[str] = field(default_factory=set)
-    """Topics with messages without a key."""
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Read in a task of this group, until ``stop``."""
@@ -167,21 +165,8 @@ class KafkaReceiver:
 
     def _note_read(self, messages: Sequence[TopicMessage]) -> None:
         self.counters.add(Counts.KAFKA_MESSAGES, len(messages))
-        for message in messages:
-            self._next[message.place] = message.offset + 1
-            if message.key is not None:
-                continue
-            self.counters.add(Counts.KAFKA_UNKEYED)
-            topic, _ = message.place
-            if topic not in self._unkeyed:
-                self._unkeyed.add(topic)
-                log.warning(
-                    "topic %s has messages without a key: the spans of a trace may be in several partitions,"
-                    " and a second collector of this group would get a part of them: set"
-                    " `partition_traces_by_id: true` on the kafka exporter",
-                    topic,
-                    extra=event("kafka_unkeyed", topic=topic),
-                )
+        self.counters.add(Counts.KAFKA_UNKEYED, sum(message.key is None for message in messages))
+        self._next |= {message.place: message.offset + 1 for message in messages}
 
     async def _take_all(self, messages: Sequence[TopicMessage]) -> list[TopicMessage]:
         """Store what messages hold, which then share commits; return those to try again."""

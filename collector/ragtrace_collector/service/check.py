@@ -19,7 +19,7 @@ from ragtrace_collector.service.collector import check_kafka
 from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.store.open import cipher_of, database_of
 from ragtrace_collector.store.sqlite import check_owner
-from ragtrace_collector.web.server import open_auth, open_socket
+from ragtrace_collector.web.server import open_auth
 
 _FILE: Final = "otlp-file:"
 _HEAD: Final = b"SQLite format 3\x00"
@@ -34,7 +34,7 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
     faults = [fault for check in _CHECKS for fault in _faults(check, config)]
     if faults:
         raise ConfigError("\n".join(faults))
-    return (*_busy(config), *asyncio.run(_old_prices(config)))
+    return asyncio.run(_old_prices(config))
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
@@ -134,20 +134,3 @@ def _check_database(path: Path, *, key: str) -> bool:
         if file.read(len(_HEAD)) != _HEAD:
             raise ConfigError(f"`{key}`: {str(path)!r} is not a database: name another path")
     return True
-
-
-def _busy(config: CollectorConfig) -> Iterator[str]:
-    """Say which addresses cannot be listened on now: a collector that runs already has them."""
-    addresses = {
-        "receive.grpc": config.receive.grpc,
-        "receive.http": config.receive.http,
-        "telemetry.listen": config.telemetry.listen,
-        "ui.listen": config.ui.listen,
-    }
-    for key, address in addresses.items():
-        if address is None:
-            continue
-        try:
-            open_socket(address, key=key).close()
-        except ConfigError as exc:
-            yield f"{exc} (a collector that runs now may have it)"

@@ -22,7 +22,6 @@ from ragtrace_collector.drift import DriftStage
 from ragtrace_collector.evaluate import EvaluateStage, WorkerPool
 from ragtrace_collector.judge import GuardedEvaluator, Live, LiveConfig
 from ragtrace_collector.ledger import Coverage
-from ragtrace_collector.operations.signals import digest_of
 from ragtrace_collector.receive.intake import Intake, RequestMemory
 from ragtrace_collector.sample import SampleStage
 from ragtrace_collector.sampling import Limits, Sampler, TenantFloor
@@ -80,7 +79,6 @@ class StorePipeline:
     calendar: Clock
     """For what has the applications' times."""
     _takes_jobs: bool = True
-    _differs: bool = False
 
     @property
     def live(self) -> Live:
@@ -156,7 +154,6 @@ class StorePipeline:
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )
         return (
-            Stage(name="compare", step=self._compare, pause_s=_EXPIRE_PAUSE_S),
             *(ingesting if self.role is not Role.EVALUATE else ()),
             *(evaluating if self.role is not Role.INGEST else ()),
         )
@@ -179,18 +176,6 @@ class StorePipeline:
             and self.config.budget.at_limit == "lower_rate"
         ):
             self.live.sampler.throttle(await guards.budget_guard.find_share())
-        return False
-
-    async def _compare(self) -> bool:
-        """Warn once if another collector on the same store has other settings."""
-        differs = await self.store.differs(digest_of(self.config.of_store()))
-        if differs and not self._differs:
-            log.warning(
-                "another collector on this store has other settings, and either judges answers: give all the"
-                " same configuration, or each cluster a database of its own",
-                extra=event("settings_differ"),
-            )
-        self._differs = differs
         return False
 
     async def _expire(self) -> bool:

@@ -99,10 +99,6 @@ class Commits(ABC):
         """Say whether no other collector has the store open."""
 
     @abstractmethod
-    def differs(self, db: Db, settings: str) -> bool:
-        """Note this collector's settings; say whether another one that has the store open noted others."""
-
-    @abstractmethod
     def _begin(self) -> None: ...
 
     @abstractmethod
@@ -200,8 +196,4 @@ class Database(Protocol):
 
     def used_bytes(self, db: Db) -> int:
         """Return how much of ``store.max_bytes`` is in use, read on a connection of ``reading``."""
-        ...
-
-    def close(self) -> None:
-        """Close what readings left open for the next ones."""
         ...

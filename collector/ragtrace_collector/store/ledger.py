@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger import Account, AnswerStatus, Delivery, Ledger, State, UnreadTraces
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipherable
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.jobs import UNDECIDED
-from ragtrace_collector.store.reader import index_size
 from ragtrace_collector.store.records import (
     BEHIND_ID,
     TRACE_ID_LENGTH,
@@ -48,10 +46,9 @@ def count_due(database: Database, *, now_ns: int) -> int:
     Raises:
         ReadError: the store cannot be read.
     """
+    query = "SELECT count(*) FROM job WHERE state = 'leased' OR (state = 'queued' AND due_ns <= ?)"
     with database.reading() as db:
-        return (_one(db, "SELECT count(*) FROM job WHERE state = 'leased'") or 0) + (
-            _one(db, "SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", now_ns) or 0
-        )
+        return _one(db, query, now_ns) or 0
 
 
 def read_ledger(db: Db, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
@@ -100,33 +97,6 @@ _ROWS: Final = (
     "SELECT stands, why, rule, tenant, service, count(*) FROM job WHERE seen_ns >= ?"
     " GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2, 3, 4, 5"
 )
-
-
-def read_screened(database: Database, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-    """Read the answers that a screen looked at, judged or not, without those that rules drop.
-
-    The time is when the collector saw them. They are kept for `store.retention`.
-
-    Raises:
-        ReadError: the file cannot be read.
-    """
-    with database.reading() as db:
-        rows = db.execute(
-            "SELECT trace_id, span_id, tenant, service, seen_ns, suspicion, screened FROM job"
-            " WHERE suspicion IS NOT NULL AND screened > 0 AND seen_ns >= ? AND seen_ns < ?"
-            " AND stands NOT IN ('filtered', 'ineligible', 'superseded')",
-            (since_ns, until_ns),
-        ).fetchall()
-    return [
-        ScreenedAnswer(
-            key=AnswerKey(trace_id_of(trace_id), span_id, tenant_of(trace_id) or tenant),
-            service=service,
-            time_ns=seen_ns,
-            suspicion=suspicion,
-            probability=screened,
-        )
-        for trace_id, span_id, tenant, service, seen_ns, suspicion, screened in rows
-    ]
 
 
 def read_answers(db: Db, trace_id: str) -> tuple[AnswerStatus, ...]:
@@ -294,7 +264,20 @@ class Reports:
         ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
         ``tenant``, only that tenant's traces count.
         """
-        return await asyncio.to_thread(self._find, begin, limit, tenant)
+        values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
+        where = "WHERE trace_id >= ? AND trace_id < ?"
+        if tenant is not None:
+            values.append(f"{BEHIND_ID}{tenant}")
+            where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
+        query = (
+            f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where} ORDER BY 1 LIMIT ?"
+        )
+
+        def work() -> tuple[str, ...]:
+            with self._database.reading() as db:
+                return tuple(row[0] for row in db.execute(query, (*values, *values, limit)))
+
+        return await asyncio.to_thread(work)
 
     async def trace_report(self, trace_id: str) -> TraceReport:
         """Return what is known about a trace, by its whole key."""
@@ -302,25 +285,12 @@ class Reports:
 
     async def index_size(self) -> IndexSize:
         """Return how much the index of answers holds."""
-        return await asyncio.to_thread(self._index_size)
 
-    def _index_size(self) -> IndexSize:
-        with self._database.reading() as db:
-            return index_size(db)
+        def work() -> IndexSize:
+            with self._database.reading() as db:
+                return IndexSize(rows=rows_in(db), oldest_ns=_one(db, "SELECT min(time_ns) FROM answer_row"))
 
-    def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
-        with self._database.reading() as db:
-            values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
-            where = "WHERE trace_id >= ? AND trace_id < ?"
-            if tenant is not None:
-                values.append(f"{BEHIND_ID}{tenant}")
-                where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
-            rows = db.execute(
-                f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where}"
-                " ORDER BY 1 LIMIT ?",
-                (*values, *values, limit),
-            )
-            return tuple(row[0] for row in rows)
+        return await asyncio.to_thread(work)
 
     def _report(self, trace_id: str) -> TraceReport:
         with self._database.reading() as db:

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -48,8 +46,6 @@ _TRIES: Final = 5
 _CONNECT_S: Final = 5
 _BEATS: Final = 6
 """Heartbeats that a writer has missed when it counts as gone."""
-_MOST_IDLE: Final = 4
-"""Connections for reading that are kept open."""
 _OLDEST: Final = 150_000
 """The oldest server that has what the store needs, as libpq numbers versions."""
 
@@ -107,15 +103,13 @@ def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class PostgresServer:
     """A [`Database`][ragtrace_collector.store.database.Database] on a server."""
 
     url: str
     gone_s: float = 30
     """How long after its last heartbeat a writer counts as gone."""
-    _idle: list[psycopg.Connection[Any]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         try:
@@ -125,7 +119,6 @@ class PostgresServer:
                 "`store.url`: it is not an address of PostgreSQL: write "
                 "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
             ) from exc
-        weakref.finalize(self, _close, self._idle)  # commands read once, and end
 
     @property
     def name(self) -> str:
@@ -138,33 +131,22 @@ class PostgresServer:
     @contextmanager
     def reading(self) -> Iterator[PostgresDb]:
         try:
-            connection, is_new = self._begun()
-        except psycopg.Error as exc:
-            raise StoreUnreadable(f"{self.name} cannot be read: {advised(exc)}") from exc
-        try:
-            with _pipelined(connection) as db:
-                if is_new and not refuse_others(db):
-                    raise StoreUnreadable(
-                        f"{self.name} holds no store: start `ragtrace collector` on it once"
-                    )
-                yield db
-            connection.rollback()
+            with closing(self.connect()) as connection:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
+                with _pipelined(connection) as db:
+                    db.execute(_SET_SCHEMA)
+                    if not refuse_others(db):
+                        raise StoreUnreadable(
+                            f"{self.name} holds no store: start `ragtrace collector` on it once"
+                        )
+                    yield db
         except UnfitFile as exc:
-            connection.close()
             raise StoreUnreadable(
                 f"{self.name} cannot be read as a collector's store ({exc}): {exc.advice}"
             ) from exc
         except psycopg.Error as exc:
-            connection.close()
             raise StoreUnreadable(f"{self.name} cannot be read: {advised(exc)}") from exc
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
 
     async def open(self, cipher: PayloadCipher, *, is_collector: bool) -> PostgresCommits:
         commits = PostgresCommits(self, cipher)
@@ -182,10 +164,6 @@ class PostgresServer:
             (number,) = db.execute(_USED).fetchone()
             db.used_bytes = int(number or 0)
         return db.used_bytes
-
-    def close(self) -> None:
-        with self._lock:
-            _close(self._idle)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection.
@@ -206,28 +184,6 @@ class PostgresServer:
         connection.adapters.register_loader("numeric", _NumberLoader)
         connection.adapters.register_dumper(str, _TextDumper)
         return connection
-
-    def _begun(self) -> tuple[psycopg.Connection[Any], bool]:
-        """Return a connection whose transaction reads one moment, and whether it is new."""
-        while True:
-            with self._lock:
-                known = self._idle.pop() if self._idle else None
-            connection = known or self.connect()
-            try:
-                with connection.pipeline():
-                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                    connection.execute(_SET_SCHEMA)
-            except psycopg.Error:
-                connection.close()
-                if known is None:  # else the server may have been started again
-                    raise
-            else:
-                return connection, known is None
-
-
-def _close(connections: list[psycopg.Connection[Any]]) -> None:
-    while connections:
-        connections.pop().close()
 
 
 # Compiling a query, or starting processes for it, takes longer than any query here.
@@ -265,11 +221,6 @@ class PostgresCommits(Commits):
     def is_alone(self, db: Db) -> bool:
         others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
         return db.execute(others, (self._writer,)).fetchone() is None
-
-    def differs(self, db: Db, settings: str) -> bool:
-        db.execute("UPDATE writer SET settings = ? WHERE id = ?", (settings, self._writer))
-        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND settings NOT IN ('', ?) LIMIT 1"
-        return db.execute(others, (settings,)).fetchone() is not None
 
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
@@ -419,10 +370,7 @@ class PostgresCommits(Commits):
         fold(db, self._writer)
 
 
-_AGAIN: Final = (
-    *(errors.SerializationFailure, errors.DeadlockDetected),
-    errors.ForeignKeyViolation,  # of a stream that was there, or had no rows, when it was looked up
-)
+_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _SETTINGS: Final = "SELECT set_config('search_path', ?, true), set_config('ragtrace.writer', ?, true)"
 _LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
@@ -498,8 +446,7 @@ def postgres_schema() -> str:
     schema += f"""
 CREATE TABLE writer (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
-    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0,
-    settings TEXT NOT NULL DEFAULT '') WITH (fillfactor = 50);
+    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
 CREATE TABLE stored_bytes (
     writer BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (writer, kind))
     WITH (fillfactor = 50);

@@ -20,7 +20,6 @@ from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index import AnswerIndex
 from ragtrace.answers.index_rows import forget as forget_index_rows
 from ragtrace.answers.index_rows import note_feedback, put
-from ragtrace.answers.index_rows import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.model import RagRecord
@@ -31,7 +30,6 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, Undecipher
 from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.records import (
     BEHIND_ID,
-    IndexSize,
     Job,
     KeptCarrier,
     tenant_of,
@@ -138,7 +136,11 @@ class StoreReader:
             return self._cipher.decrypt(payload, key)
         except Undecipherable as exc:
             if exc.missing_key:
-                raise ReadError(self._locked(exc.missing_key)) from exc
+                raise ReadError(
+                    f"{self._database.name!r} is encrypted with the key {exc.missing_key}, which is not among"
+                    " those given: add that key to `store.encryption_keys`, and name the configuration with"
+                    " --config"
+                ) from exc
             raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
@@ -157,17 +159,6 @@ class StoreReader:
 
     def _fault(self, key: str, what: str) -> ReadError:
         return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")
-
-    def _locked(self, missing: str) -> str:
-        if not self._cipher.keys:
-            return (
-                f"{self._database.name!r} is encrypted, and no key was given: name the collector's "
-                "configuration with --config: its `store.encryption_keys` decrypt the store"
-            )
-        return (
-            f"{self._database.name!r} is encrypted with the key {missing}, which is not among those given: "
-            "add that key to `store.encryption_keys`, or set the variable that it is in"
-        )
 
 
 def _keys_of(db: Db, trace_id: str) -> list[str]:
@@ -299,9 +290,3 @@ def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
         [(row["trace_id"], f"{row['trace_id']}A", row["carrier"]) for row in gone],
     )
     return len(gone)
-
-
-def index_size(db: Db) -> IndexSize:
-    """Return how much the index holds."""
-    (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
-    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)

@@ -110,27 +110,6 @@ class QuarantineRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTurn:
-    """A judged answer as a turn of its session. `Store.finish` adds it."""
-
-    name: SessionName
-    trace_id: str
-    """Of the answer, without the tenant."""
-    span_id: str
-    start_ns: int
-    """When the judged span began."""
-    carrier_span_id: str
-    supersedes: str = ""
-    """The carrier that this one replaces, at this span or at another: its turn goes."""
-    turn: bytes
-    """The turn, as `ragtrace.conversations` writes it. It has content."""
-    place: bytes
-    """The carrier without attributes and events, as ``TracesData``: where a session's span goes."""
-    most_turns: int = 1_000
-    """Beyond them the session's oldest turns go."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
     """A turn that is read back."""
 

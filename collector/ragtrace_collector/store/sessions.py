@@ -7,14 +7,17 @@ from typing import Final
 
 from ragtrace.answers.index_rows import put_session
 from ragtrace.answers.summary import SessionSummary
-from ragtrace.conversations import SessionName
+from ragtrace.conversations import PlacedTurn, SessionName
 from ragtrace.sql import Db, skip_locked
+from ragtrace.traces.otlp import encode
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits
 from ragtrace_collector.store.outbox import put_in_outbox
-from ragtrace_collector.store.records import KeptTurn, StoredSession, StoredTurn
+from ragtrace_collector.store.records import Job, StoredSession, StoredTurn
 
 _AT_ONCE: Final = 50
+_MOST_TURNS: Final = 1_000
+"""Beyond them a session's oldest turns go."""
 
 
 class SessionTurns:
@@ -118,9 +121,12 @@ class SessionTurns:
         return await self._commits.submit(lambda db: forget_sessions(db, before_ns=before_ns))
 
 
-def add_turn(db: Db, kept: KeptTurn, cipher: PayloadCipher, *, now_ns: int) -> None:
-    """Add a turn or replace it, inside the transaction that ends its job; its session is open then."""
-    name = kept.name
+def add_turn(db: Db, job: Job, placed: PlacedTurn, cipher: PayloadCipher, *, now_ns: int) -> None:
+    """Add a turn or replace it, inside the transaction that ends its job; its session is open then.
+
+    The turn of the carrier that this one supersedes goes, at this span or at another.
+    """
+    name, turn = placed.name, placed.turn
     (number,) = db.execute(
         "INSERT INTO session (tenant, name, opened_ns, newest_ns) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (tenant, name) DO UPDATE SET revision = session.revision + 1,"
@@ -130,24 +136,24 @@ def add_turn(db: Db, kept: KeptTurn, cipher: PayloadCipher, *, now_ns: int) -> N
         " is_ended = 0, attempts = 0, not_before_ns = 0 RETURNING id",
         (name.tenant, name.session, now_ns, now_ns),
     ).fetchone()
-    if kept.supersedes:
-        db.execute("DELETE FROM session_turn WHERE session = ? AND carrier = ?", (number, kept.supersedes))
+    if job.replaces:
+        db.execute("DELETE FROM session_turn WHERE session = ? AND carrier = ?", (number, job.replaces))
     db.execute(
         "INSERT INTO session_turn (session, trace_id, span_id, start_ns, carrier, turn, place)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, trace_id, span_id) DO UPDATE SET"
         " start_ns = excluded.start_ns, carrier = excluded.carrier, turn = excluded.turn,"
         " place = excluded.place, digest = '', checked = NULL",
         (
-            *(number, kept.trace_id, kept.span_id, kept.start_ns, kept.carrier_span_id),
-            *(cipher.encrypt(kept.turn, name.session), cipher.encrypt(kept.place, name.session)),
+            *(number, turn.trace_id, turn.span_id, turn.start_ns, turn.carrier_span_id),
+            *(cipher.encrypt(each, name.session) for each in (turn.to_json(), encode([placed.place]))),
         ),
     )
     (turns,) = db.execute("SELECT count(*) FROM session_turn WHERE session = ?", (number,)).fetchone()
-    if turns > kept.most_turns:
+    if turns > _MOST_TURNS:
         db.execute(
             "DELETE FROM session_turn WHERE session = ? AND (trace_id, span_id) IN ("
             "SELECT trace_id, span_id FROM session_turn WHERE session = ? ORDER BY start_ns LIMIT ?)",
-            (number, number, turns - kept.most_turns),
+            (number, number, turns - _MOST_TURNS),
         )
 
 

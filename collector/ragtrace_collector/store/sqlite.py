@@ -159,9 +159,6 @@ class SqliteFile:
     def used_bytes(self, db: Db) -> int:
         return _pages_in_use(db) * _one(db, "PRAGMA page_size")
 
-    def close(self) -> None:
-        """Nothing is open: each reading closes the file."""
-
 
 class _LostFile(sqlite3.OperationalError):
     """One of the store's files is not the one that was opened."""
@@ -185,9 +182,6 @@ class SqliteCommits(Commits):
 
     def is_alone(self, db: Db) -> bool:
         return True  # the lock sees to it
-
-    def differs(self, db: Db, settings: str) -> bool:
-        return False
 
     async def aclose(self) -> None:
         await super().aclose()

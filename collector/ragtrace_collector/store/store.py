@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from ragtrace.answers.index import AnswerIndex
+from ragtrace.conversations import PlacedTurn
 from ragtrace.sql import Db, Rows
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
@@ -50,7 +51,6 @@ from ragtrace_collector.store.records import (
     Job,
     JudgedInput,
     KeptCarrier,
-    KeptTurn,
     OutboxItem,
     ReleasedTraces,
     StoredSpans,
@@ -330,7 +330,7 @@ class Store(Leases, Reports):
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
-        turn: KeptTurn | None = None,
+        turn: PlacedTurn | None = None,
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
@@ -371,7 +371,7 @@ class Store(Leases, Reports):
             if kept is not None:
                 keep_answer(db, job, kept, self._cipher)
             if turn is not None:
-                add_turn(db, turn, self._cipher, now_ns=now_ns)
+                add_turn(db, job, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
             put_in_outbox(db, self._cipher, items, job=job)
             if is_held:
@@ -399,10 +399,6 @@ class Store(Leases, Reports):
     async def is_alone(self) -> bool:
         """Say whether no other collector goes on with what this one leaves."""
         return await self._commits.submit(self._commits.is_alone)
-
-    async def differs(self, settings: str) -> bool:
-        """Note a digest of this collector's settings; say whether another one has others."""
-        return await self._commits.submit(lambda db: self._commits.differs(db, settings))
 
     async def unfinished(self, *, now_ns: int) -> int:
         """Return how many jobs are due or leased, plus how many outbox items wait.
@@ -503,7 +499,6 @@ class Store(Leases, Reports):
     async def aclose(self) -> None:
         """Commit what is under way and close. Leases that are left end when the store is opened again."""
         await self._commits.aclose()
-        self._database.close()
 
     def _has_room(self, db: Db, share: float = 1.0) -> bool:
         return self._database.used_bytes(db) <= int(share * self._max_bytes)

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
@@ -20,15 +19,6 @@ from ragtrace.answers.summary import AnswerSummary, MetricSummary, facts_of, met
 from ragtrace.model import Label
 from ragtrace.ports import Clock
 from ragtrace_collector.telemetry.logs import JsonLines, event
-
-
-class ScoreMetricKind(Enum):
-    """How a metric's value changes."""
-
-    HISTOGRAM = "histogram"
-    """Of scores, by `BOUNDS`."""
-    SUM = "counter"
-    """Grows since the process started."""
 
 
 class Dimension(NamedTuple):
@@ -47,7 +37,8 @@ class ScoreMetric(NamedTuple):
     attributes: tuple[str, ...] = ()
     """Besides the dimensions."""
     unit: str = "1"
-    kind: ScoreMetricKind = ScoreMetricKind.SUM
+    is_histogram: bool = False
+    """Of scores, by `BOUNDS`; else it grows since the process started."""
 
 
 DIMENSIONS: Final = (
@@ -65,13 +56,13 @@ REASON: Final = "ragtrace.evaluation.reason"
 _NAME, _LABEL = semconv.EVALUATION_NAME, semconv.EVALUATION_LABEL
 
 SCORE: Final = ScoreMetric(
-    "ragtrace.evaluation.score", "scores of judged answers", (_NAME, _LABEL), kind=ScoreMetricKind.HISTOGRAM
+    "ragtrace.evaluation.score", "scores of judged answers", (_NAME, _LABEL), is_histogram=True
 )
 WEIGHTED: Final = ScoreMetric(
     "ragtrace.evaluation.score.weighted",
     "scores, each counted once for each answer of all traffic that it represents",
     (_NAME, _LABEL),
-    kind=ScoreMetricKind.HISTOGRAM,
+    is_histogram=True,
 )
 WEIGHT_SQUARED: Final = ScoreMetric(
     "ragtrace.evaluation.weight.squared", "sum of w², w = 1 / sampling probability", (_NAME,)

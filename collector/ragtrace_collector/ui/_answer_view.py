@@ -39,7 +39,6 @@ from ragtrace.model import (
 from ragtrace.reviews import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ui.site import TraceLink
 
 _MOST_MARKED: Final = 4_000
 """Shown characters of a marked passage; an unmarked one is folded from 2,000 on."""
@@ -297,7 +296,7 @@ class AnswerView:
         choice: VersionChoice,
         *,
         reviews: Sequence[Review],
-        links: Sequence[TraceLink],
+        links: Mapping[str, str],
     ) -> None:
         in_order = sorted(opened.versions, key=lambda version: version.judged.evaluation.started_at_ns)
         version, not_found = _chosen(opened, in_order, choice)
@@ -631,13 +630,13 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def place_links(links: Sequence[TraceLink], key: AnswerKey) -> Mapping[str, str]:
+def place_links(links: Mapping[str, str], key: AnswerKey) -> Mapping[str, str]:
     """Return the links to the trace elsewhere: web addresses only, whatever the configuration says."""
     trace_id, span_id = (quote(each, safe="") for each in key[:2])
     return {
-        link.name: link.template.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
-        for link in links
-        if urlsplit(link.template).scheme in ("http", "https")
+        name: url.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
+        for name, url in links.items()
+        if urlsplit(url).scheme in ("http", "https")
     }
 
 

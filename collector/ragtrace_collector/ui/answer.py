@@ -10,12 +10,11 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import NoMatchFound, Route
+from starlette.routing import Route
 
 from ragtrace.answers.port import AnswerDamaged, AnswerGone
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
-from ragtrace.reviews import Review
 from ragtrace_collector.ui._answer_view import (
     AnswerView,
     VersionChoice,
@@ -59,12 +58,8 @@ def _url(request: Request, name: str, key: AnswerKey, query: dict[str, object]) 
 
 def _review_url(request: Request, key: AnswerKey) -> str:
     """Return where this viewer reviews the answer; empty if that is not for this viewer."""
-    if not viewer_of(request).may_review or site_of(request).reviews is None:
-        return ""
-    try:
-        return _url(request, "review_answer", key, {})
-    except NoMatchFound:
-        return ""
+    may_review = viewer_of(request).may_review and site_of(request).reviews is not None
+    return _url(request, "review_answer", key, {}) if may_review else ""
 
 
 async def _answer(request: Request) -> Response:
@@ -73,9 +68,9 @@ async def _answer(request: Request) -> Response:
         opened = await open_own(request, key)
     except ReadError as exc:
         return await _not_opened(request, key, exc)
-    reviews, untold = await _reviews(site, key)
+    reviews = await site.reviews.of(key) if site.reviews else ()
     view = AnswerView(opened, _choice(request), reviews=reviews, links=site.links)
-    session, unlisted = await _session(site, view)
+    session = await _session(site, view)
     return render(
         request,
         "answer.html",
@@ -83,7 +78,7 @@ async def _answer(request: Request) -> Response:
         view=view,
         session=session,
         session_is_cut=len(session) >= _MOST_OF_SESSION,
-        notices=(*view.notices, *untold, *unlisted),
+        notices=view.notices,
         review_url=_review_url(request, key),
         answer_url=answer_url,
         raw_url=raw_url,
@@ -99,7 +94,7 @@ async def _answer_raw(request: Request) -> Response:
         raise HTTPException(404) from None
     except ReadError:
         raise HTTPException(503, "The place that holds this answer cannot be read now: try again") from None
-    view = AnswerView(opened, _choice(request), reviews=(), links=())
+    view = AnswerView(opened, _choice(request), reviews=(), links={})
     text = raw_carrier(view.version.carrier)
     if not text:
         raise HTTPException(404)
@@ -125,24 +120,12 @@ def _choice(request: Request) -> VersionChoice:
     return VersionChoice(shown=shown, before=number("from"), after=number("to"))
 
 
-async def _reviews(site: Site, key: AnswerKey) -> tuple[Sequence[Review], Sequence[str]]:
-    if site.reviews is None:
-        return (), ()
-    try:
-        return await site.reviews.of(key), ()
-    except RagtraceError:
-        return (), ("The file of reviews cannot be read now, so what people said is missing below",)
-
-
-async def _session(site: Site, view: AnswerView) -> tuple[Sequence[AnswerSummary], Sequence[str]]:
+async def _session(site: Site, view: AnswerView) -> Sequence[AnswerSummary]:
     if not view.session:
-        return (), ()
+        return ()
     tenant = view.key.tenant or None
-    try:
-        found = await site.index.session(view.session, tenant=tenant, limit=_MOST_OF_SESSION)
-    except RagtraceError:
-        return (), ("The index cannot be read now, so the other answers of the session are missing below",)
-    return [summary for summary in found if summary.key.tenant == view.key.tenant], ()
+    found = await site.index.session(view.session, tenant=tenant, limit=_MOST_OF_SESSION)
+    return [summary for summary in found if summary.key.tenant == view.key.tenant]
 
 
 async def _not_opened(request: Request, key: AnswerKey, exc: ReadError) -> Response:

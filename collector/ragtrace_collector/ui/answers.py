@@ -134,7 +134,8 @@ class TextSearch:
         without_text = replace(chosen, text=None)
         while True:
             part = await self._site.index.page(without_text, sort=sort, after=cursor, limit=_BATCH)
-            found += await self.matching(part.answers, chosen.text or "")
+            looked = await self.looked_at(part.answers, chosen.text or "")
+            found += [answer for answer, result in looked if result is SearchResult.FOUND]
             cursor = part.next
             if cursor is None:
                 return AnswerPage(answers=tuple(found), next=None)
@@ -144,11 +145,6 @@ class TextSearch:
                 return AnswerPage(
                     answers=tuple(found), next=cursor, is_cut=len(found) < limit, searched_to_ns=last
                 )
-
-    async def matching(self, answers: Sequence[AnswerSummary], text: str) -> list[AnswerSummary]:
-        """Return the answers with all these words, opened all at the same time."""
-        looked = await self.looked_at(answers, text)
-        return [answer for answer, found in looked if found is SearchResult.FOUND]
 
     async def looked_at(
         self, answers: Sequence[AnswerSummary], text: str

@@ -47,13 +47,8 @@ def conversation_routes() -> list[Route]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownFault:
-    """A fault with its texts, if the trace of the session's last answer has them."""
-
-    fault: SessionFault
-    texts: Sequence[tuple[str, str]] = ()
-    """Claim of the later turn, and quote of the earlier one."""
+Texts = Sequence[tuple[str, str]]
+"""Claims of a later turn with quotes of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +56,8 @@ class SessionView:
     """One session: what its span tells, and the answers that the index has of it."""
 
     judged: SessionSummary
-    faults: Sequence[ShownFault]
+    faults: Mapping[SessionFault, Texts]
+    """Each with its texts, if the trace of the session's last answer has them."""
     notice: str = ""
     """Why texts are missing; empty if none are."""
 
@@ -203,24 +199,17 @@ def session_url(request: Request, session: str, tenant: str = "") -> str:
 
 
 async def _view(request: Request, judged: SessionSummary) -> SessionView:
-    plain = [ShownFault(fault=fault) for fault in dict.fromkeys(judged.faults)]
-    if not plain:
-        return SessionView(judged=judged, faults=())
     try:
-        texts = await _texts(request, judged)
+        texts = await _texts(request, judged) if judged.faults else {}
     except ReadError:
-        return SessionView(
-            judged=judged, faults=plain, notice="The place that holds the texts cannot be read now."
-        )
-    shown = [ShownFault(fault=one.fault, texts=texts.get(one.fault, ())) for one in plain]
-    is_whole = all(one.texts for one in shown)
-    notice = "" if is_whole else "The texts are on the session's span, in the trace of its last answer."
-    return SessionView(judged=judged, faults=shown, notice=notice)
+        texts, notice = {}, "The place that holds the texts cannot be read now."
+    else:
+        notice = "The texts are on the session's span, in the trace of its last answer."
+    faults = {fault: texts.get(fault, ()) for fault in judged.faults}
+    return SessionView(judged=judged, faults=faults, notice="" if all(faults.values()) else notice)
 
 
-async def _texts(
-    request: Request, judged: SessionSummary
-) -> Mapping[SessionFault, Sequence[tuple[str, str]]]:
+async def _texts(request: Request, judged: SessionSummary) -> Mapping[SessionFault, Texts]:
     """Read claims and quotes from the session's span.
 
     Raises:

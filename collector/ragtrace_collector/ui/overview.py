@@ -1,4 +1,4 @@
-"""The overview: trends, what changed since yesterday, the worst answers, and how the collector is."""
+"""The overview: trends, comparisons, the worst answers, and how the collector is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ragtrace.quality import compared
 from ragtrace.quality.comparing import ComparedSide, compare, newest_answers
 from ragtrace.quality.wording import sentence
 from ragtrace.reviews import METRIC, ReviewFile
-from ragtrace.stats import Difference, WeightedMean, difference_of
+from ragtrace.stats import WeightedMean
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui.review import corrected_metric
 from ragtrace_collector.ui.security import scoped
@@ -202,27 +202,6 @@ async def _side(index: AnswerIndex, name: str, scope: TrafficScope) -> ComparedS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DailyChange:
-    """One metric in the last 24 hours, against the 24 hours before."""
-
-    metric: str
-    newer: WeightedMean | None
-    older: WeightedMean | None
-    difference: Difference | None
-    """``None`` if one of the two days has no score."""
-    lower_is_better: bool
-
-    @property
-    def verdict(self) -> str:
-        """``better``, ``worse``, ``chance`` or, without a score, ``unknown``."""
-        if self.difference is None:
-            return "unknown"
-        if self.difference.is_chance:
-            return "chance"
-        return "worse" if (self.difference.change > 0) == self.lower_is_better else "better"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Everything that the page shows of the index."""
 
@@ -230,7 +209,6 @@ class Overview:
     cards: Sequence[Mapping[str, Any]]
     """Each metric over the range, faithfulness also as people correct it, who reviewed answers at random."""
     more_metrics: Sequence[str]
-    changes: Sequence[DailyChange]
     quadrant: Quadrant | None
     worst: Sequence[AnswerSummary]
 
@@ -264,9 +242,7 @@ async def show_overview(request: Request) -> Response:
     query = read_query({"since": _DEFAULT_SINCE, **typed}, now_ns=now_ns)
     scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
     has_problem = bool(query.problems)
-    overview = (
-        None if has_problem else await read_overview(site.index, scope, now_ns=now_ns, reviews=site.reviews)
-    )
+    overview = None if has_problem else await read_overview(site.index, scope, reviews=site.reviews)
     everything = TrafficScope(tenant=scope.tenant)
     state = await _state(site, viewer_of(request).tenant)
     return render(
@@ -297,7 +273,7 @@ def whole_hours(scope: TrafficScope, *, now_ns: int) -> TrafficScope:
 
 
 async def read_overview(
-    index: AnswerIndex, scope: TrafficScope, *, now_ns: int, reviews: ReviewFile | None = None
+    index: AnswerIndex, scope: TrafficScope, *, reviews: ReviewFile | None = None
 ) -> Overview:
     """Read everything that the page shows of a scope.
 
@@ -324,7 +300,6 @@ async def read_overview(
         sums=sums,
         cards=cards,
         more_metrics=names[_MOST_METRICS:],
-        changes=await _changes(index, shown, scope, now_ns=now_ns),
         quadrant=await index.quadrant(scope),
         worst=(await index.page(worst, sort=SortBy.WORST, limit=_WORST)).answers if shown else (),
     )
@@ -332,15 +307,9 @@ async def read_overview(
 
 async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Mapping[str, object]]:
     """Compare the first metric by prompt version, model and service, where a scope has several."""
-    metric, found = (await index.metrics(scope))[0], list[Mapping[str, object]]()
-    for dimension in _COMPARED:
-        names = [name for name in await index.values(dimension, scope, limit=_MOST_COMPARED) if name]
-        if len(names) > 1:
-            parts = [replace(scope, **{dimension: name}) for name in names]  # type: ignore[arg-type]
-            trends = [await index.trends([metric], part, period_ns=_DAY_NS) for part in parts]
-            rows = {name: trend.whole for name, (trend,) in zip(names, trends, strict=True)}
-            found.append({"dimension": dimension, "rows": rows})
-    return found
+    metric = (await index.metrics(scope))[0]
+    found = {each: await index.compared(metric, each, scope, limit=_MOST_COMPARED) for each in _COMPARED}
+    return [{"dimension": each, "rows": rows} for each, rows in found.items() if len(rows) > 1]
 
 
 async def _marks(
@@ -360,30 +329,6 @@ def period_of(scope: TrafficScope) -> int:
     if length_ns <= 2 * _DAY_NS + _HOUR_NS:
         return _HOUR_NS
     return 6 * _HOUR_NS if length_ns <= 10 * _DAY_NS else _DAY_NS
-
-
-async def _changes(
-    index: AnswerIndex, metrics: Sequence[str], scope: TrafficScope, *, now_ns: int
-) -> Sequence[DailyChange]:
-    end_ns = -(-now_ns // _HOUR_NS) * _HOUR_NS
-    days = [
-        replace(scope, since_ns=end_ns - (ago + 1) * _DAY_NS, until_ns=end_ns - ago * _DAY_NS)
-        for ago in (0, 1)
-    ]
-    last, before = [await index.trends(metrics, day, period_ns=_HOUR_NS) for day in days]
-    found = []
-    for trend, earlier in zip(last, before, strict=True):
-        newer, older = trend.whole.mean, earlier.whole.mean
-        found.append(
-            DailyChange(
-                metric=trend.metric,
-                newer=newer,
-                older=older,
-                difference=difference_of(newer, older) if newer and older else None,
-                lower_is_better=trend.lower_is_better,
-            )
-        )
-    return found
 
 
 async def _state(site: Site, tenant: str | None) -> Mapping[str, Any] | None:

@@ -50,26 +50,18 @@ _RANDOM_AT_ONCE: Final = 100
 _MOST_RANDOM: Final = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOrder:
-    """A list of answers that people go through."""
-
-    chosen: AnswerFilter
-    sort: SortBy = SortBy.DOUBT
-
-
 async def next_answer(
-    index: AnswerIndex, queue: QueueOrder, pick: ReviewPick, done: Collection[AnswerKey]
+    index: AnswerIndex, chosen: AnswerFilter, sort: SortBy, pick: ReviewPick, done: Collection[AnswerKey]
 ) -> AnswerSummary | None:
     """Return the next answer with claims that nobody has reviewed; ``None`` if the queue is empty."""
     if pick is ReviewPick.RANDOM:
-        async for _, answer in random_answers(index, queue.chosen.scope):
+        async for _, answer in random_answers(index, chosen.scope):
             if answer.key not in done:
                 return answer
         return None
     after, seen = None, 0
     while seen < _MOST_SEEN:
-        page = await index.page(queue.chosen, sort=queue.sort, after=after, limit=_AT_ONCE)
+        page = await index.page(chosen, sort=sort, after=after, limit=_AT_ONCE)
         for answer in page.answers:
             if answer.claims.total and answer.key not in done:
                 return answer
@@ -174,16 +166,16 @@ async def go_to_next(request: Request) -> Response:
     """Lead to the next answer of a queue, or back to the queues if it is empty."""
     check_parameters(request, *_PARAMETERS)
     reviews, site = _reviews(request), site_of(request)
-    pick, queue = _pick(request.query_params.get("queue", "")), _queue(request)
-    done = {*await _done(reviews, pick, queue.chosen.scope.tenant), *_keys_skipped(request)}
-    found = await next_answer(site.index, queue, pick, done)
+    pick, (chosen, sort) = _pick(request.query_params.get("queue", "")), _queue(request)
+    done = {*await _done(reviews, pick, chosen.scope.tenant), *_keys_skipped(request)}
+    found = await next_answer(site.index, chosen, sort, pick, done)
     for _ in range(_MOST_GONE):
         if found is None or not await _is_gone(request, found.key):
             break
         with suppress(WriteError):  # it is found gone again next time
             await reviews.pass_over(found.key)
         done.add(found.key)
-        found = await next_answer(site.index, queue, pick, done)
+        found = await next_answer(site.index, chosen, sort, pick, done)
     saved = [("saved", _saved(request))] if _saved(request) else []
     if found is None:
         said = (*saved, ("empty", pick.value), *_list(request))
@@ -192,14 +184,14 @@ async def go_to_next(request: Request) -> Response:
     return RedirectResponse(_path(request, "review_answer", found.key, *passed_on), 303)
 
 
-def _queue(request: Request) -> QueueOrder:
+def _queue(request: Request) -> tuple[AnswerFilter, SortBy]:
     """Return what the queue is made of: a list of answers, or all of them."""
     typed = dict(parse_qsl(dict(_list(request)).get("list", "")))
     query = read_query(typed, now_ns=site_of(request).clock.now_ns())
     asked = query.chosen.scope.tenant or request.query_params.get("tenant")
     scope = replace(query.chosen.scope, tenant=own_tenant(request, asked))
     sort = query.sort if "sort" in query.typed else SortBy.DOUBT
-    return QueueOrder(chosen=replace(query.chosen, scope=scope), sort=sort)
+    return replace(query.chosen, scope=scope), sort
 
 
 async def show_answer(request: Request) -> Response:
@@ -349,7 +341,7 @@ async def _view(request: Request, key: AnswerKey, reviews: ReviewFile, *, carrie
     chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
     if chosen:
         opened = replace(opened, versions=tuple(chosen))
-    return AnswerView(opened, VersionChoice(), reviews=await reviews.of(key), links=())
+    return AnswerView(opened, VersionChoice(), reviews=await reviews.of(key), links={})
 
 
 def _form(

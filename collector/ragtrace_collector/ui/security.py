@@ -160,15 +160,26 @@ class Gate:
         request = Request(scope, receive)
         request.state.viewer = Viewer(may_review=False)
         refusal = await self._refusal(request)
-        answering = _Answering(send, is_static=_path(request).startswith("/static/"))
+        kept = "no-cache" if _path(request).startswith("/static/") else "no-store"
+        has_begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("cache-control", kept)
+            await send(message)
+
         try:
-            await (refusal or self._app)(scope, receive, answering.send)
+            await (refusal or self._app)(scope, receive, answer)
         except ClientDisconnect:
             return
         except Exception as exc:  # noqa: BLE001 -- the other pages go on
             log.error("page: %s", place_of(exc), extra=event("page_failed"))  # noqa: TRY400 -- no content
-            if not answering.has_begun:
-                await error_page(request, 500)(scope, receive, answering.send)
+            if not has_begun:
+                await error_page(request, 500)(scope, receive, answer)
 
     async def _refusal(self, request: Request) -> Response | None:
         try:
@@ -320,23 +331,6 @@ def _to_login(request: Request) -> Response:
             request, 401, "your session has ended: log in in another tab, then go back and send this again."
         )
     return RedirectResponse(f"{request.scope.get('root_path', '')}/login?back={quote(back, safe='')}", 303)
-
-
-class _Answering:
-    """Sends a response with the headers that every page has."""
-
-    def __init__(self, send: Send, *, is_static: bool) -> None:
-        self._send = send
-        self._kept = "no-cache" if is_static else "no-store"
-        self.has_begun = False
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.has_begun = True
-            headers = MutableHeaders(scope=message)
-            headers.update(_HEADERS)
-            headers.setdefault("cache-control", self._kept)
-        await self._send(message)
 
 
 def login_routes(access: UiAccess) -> list[Route]:

@@ -34,7 +34,7 @@ from ragtrace_collector.ui.conversations import conversation_routes
 from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, Sessions, UiAccess, login_routes
-from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink
+from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site
 from ragtrace_collector.web.server import Certificate, HttpServer, ReceiverAuth
 
 
@@ -244,7 +244,7 @@ def configured_app(
         review_content=reviews.content if reviews else True,
         clock=clock,
         status=status,
-        links=tuple(TraceLink(name=name, template=url) for name, url in ui.links.items()),
+        links=ui.links,
     )
     is_secure = auth.certificate is not None or (ui.public_url or "").startswith("https:")
     sessions = Sessions(auth.access, clock, lifetime_s=_LOGIN_S)

@@ -33,16 +33,6 @@ CollectorStatus = Callable[[str | None], Awaitable[Mapping[str, object]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLink:
-    """A link to a trace in another page, such as Jaeger's."""
-
-    name: str
-    """``Jaeger``, ``Tempo``, ``Grafana``, …"""
-    template: str
-    """A URL with ``{trace_id}`` and, if it can, ``{span_id}``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """Everything that the pages use."""
 
@@ -53,7 +43,8 @@ class Site:
     clock: Clock
     status: CollectorStatus | None = None
     """``None`` without a collector."""
-    links: tuple[TraceLink, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Links to a trace in other pages by their names: URLs with ``{trace_id}`` and perhaps ``{span_id}``."""
     notices: Callable[[], Sequence[str]] = tuple
     """Sentences about what the index does not have (yet)."""
     review_sinks: tuple[str, ...] = ()

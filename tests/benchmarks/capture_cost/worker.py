@@ -50,34 +50,23 @@ class Recorder:
     flush: Callable[[], object] = lambda: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
-    """Where spans go to be thrown away."""
-
-    http: str
-
-    @property
-    def traces(self) -> str:
-        return f"{self.http}/v1/traces"
-
-
-def bare(sink: Sink) -> Recorder:
+def bare(traces: str) -> Recorder:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    provider = _provider(OTLPSpanExporter(endpoint=sink.traces))
+    provider = _provider(OTLPSpanExporter(endpoint=traces))
     return Recorder(call=partial(_bare_call, provider.get_tracer("bare")), flush=provider.force_flush)
 
 
-def captured(sink: Sink) -> Recorder:
-    assert ragtrace.instrument(endpoint=sink.traces, protocol="http/protobuf")
+def captured(traces: str) -> Recorder:
+    assert ragtrace.instrument(endpoint=traces, protocol="http/protobuf")
     return Recorder(call=_captured_call, flush=lambda: ragtrace.capture.flush(60))
 
 
-def captured_not(sink: Sink) -> Recorder:
+def captured_not(traces: str) -> Recorder:
     return Recorder(call=_captured_call)
 
 
-RECORDERS: dict[str, Callable[[Sink], Recorder]] = {
+RECORDERS: dict[str, Callable[[str], Recorder]] = {
     "bare SDK": bare,
     "ragtrace": captured,
     "ragtrace, sampled out": captured,
@@ -143,7 +132,7 @@ def main() -> None:
     name, http = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # some contenders print
-    recorder = RECORDERS[name](Sink(http=http))
+    recorder = RECORDERS[name](f"{http}/v1/traces")
     recorder.call()
     recorder.flush()
     print("{}", file=answers)

@@ -48,7 +48,7 @@ from tests.patience import PATIENCE_S
 from tests.rag_spans import START_NS, trace_id_of
 from tests.rag_spans import rag_trace as rag_spans
 from tests.typical_model import Habits, TypicalModel, running_typical_model
-from tests.unit.backends.servers import HttpAnswer, http_server
+from tests.unit.backends.servers import HttpAnswer
 from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_trace, trace_id, write_traces
 from tests.unit.traces.builders import a_span
 
@@ -117,17 +117,6 @@ def test_a_destination_that_is_not_there_fails_before_the_judge_is_asked(source:
     assert result.exit_code == 1
     assert f"127.0.0.1:{port}" in result.stderr
     assert "fail" not in result.stdout
-
-
-def test_a_judge_that_fails_is_exit_code_1_and_the_failures_are_counted(source: str, tmp_path: Path) -> None:
-    (tmp_path / "broken.json").write_text('{"error": "judge_refused"}')
-    out = tmp_path / "out.jsonl"
-    result = run(
-        *("backfill", "--from", source, "--to", f"otlp-file:{out}"),
-        *("--judge", f"scripted:{tmp_path / 'broken.json'}", "--json"),
-    )
-    (report,) = json_lines(result.stdout)
-    assert (result.exit_code, report["failed"], report["sent"]) == (1, {"judge_refused": 2}, 1)
 
 
 @pytest.mark.parametrize(
@@ -242,15 +231,6 @@ def test_an_unknown_service_is_told_with_those_that_are_known(search: Any) -> No
         outcome = search(server, "--service", "shpo", kind="tempo")
     assert (outcome.code, outcome.report["traces"]) == (0, 0)
     assert "there is no service 'shpo', but shop" in outcome.said
-
-
-@pytest.mark.slow
-def test_a_window_that_the_server_cuts_is_told_and_the_rest_is_judged(search: Any, tmp_path: Path) -> None:
-    crowd = [rag_spans(0x100 + number, start_ns=START_NS + 10**10) for number in range(500)]
-    with faulty_tempo([*STORED, *crowd]) as server:
-        outcome = search(server, "--rate", "0.02")
-    assert (outcome.code, outcome.report["cut_windows"]) == (1, 1)
-    assert outcome.report["traces"] == ANSWERS + len(crowd)
 
 
 @pytest.mark.slow
@@ -569,30 +549,6 @@ def until(leader: int, text: str | None, *, again: str = "") -> str:
             break
         shown += piece
     return shown.decode()
-
-
-@pytest.fixture
-def scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    monkeypatch.setenv("LANGFUSE_KEYS", "cGstbGYtMTpzay1sZi0y")
-    source = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, RIGHT), rag_trace(1, WRONG)])
-    (tmp_path / "script.json").write_text("{}")
-    asked = ("--judge", f"scripted:{tmp_path / 'script.json'}", "--json")
-    return (
-        *("backfill", "--from", f"otlp-file:{source}"),
-        *("--to-header", "Authorization=Basic ${env:LANGFUSE_KEYS}", *asked),
-    )
-
-
-def test_keys_are_tried_then_each_answer_gets_its_score_once(scoring: tuple[str, ...]) -> None:
-    with http_server(lambda _: HttpAnswer(body=b'{"id":"1"}')) as server:
-        to = ("--to", f"langfuse:{server.url}")
-        (first,), (second,) = json_lines(run(*scoring, *to).stdout), json_lines(run(*scoring, *to).stdout)
-    assert (first["sent"], second["sent"], second["already_evaluated"]) == (2, 0, 2)
-    (tried, *sent), _ = server.requests[:3], server.requests[3]
-    assert tried[0] == "/api/public/projects"
-    assert [json.loads(body)["value"] for _, _, body in sent] == [1.0, 0.0]
-    assert len({headers["authorization"] for _, headers, _ in server.requests}) == 1
-    assert "cGstbGYtMTpz" not in json.dumps(first)
 
 
 PAID_ANSWERS = 12

@@ -17,11 +17,10 @@ from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
 from tests.integration.cli.program import json_lines, run
-from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
 from tests.integration.collector.running import carriers_in
 from tests.integration.collector.stepping import stepped_collector
 from tests.likely_judge import LIKELY
-from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.rag_spans import START_NS, rag_trace
 
 pytestmark = pytest.mark.slow  # a judge's or a back end's server
 
@@ -67,7 +66,6 @@ class Place:
 
     folder: Path
     judge: str = ""
-    context_turns: int = 0
 
     @property
     def config(self) -> Path:
@@ -78,12 +76,7 @@ class Place:
             "judge": {"use": self.judge or f"scripted:{self.folder / 'script.json'}"},
             "evaluate": {"metrics": ["faithfulness"]},
             "attach": {"carrier_time": "target"},
-            "sessions": {
-                "enabled": True,
-                "idle": "10m",
-                "max_length": "1h",
-                "context_turns": self.context_turns,
-            },
+            "sessions": {"enabled": True, "idle": "10m", "max_length": "1h"},
             "export": [{"endpoint": f"otlp-file:{self.folder / 'live.jsonl'}"}],
             "store": {"path": str(self.folder / "store.db")},
         }
@@ -220,15 +213,3 @@ def test_a_spent_budget_leaves_sessions_and_a_higher_one_finishes_them(tmp_path:
     resumed = place.backfilled(*TOLD, options=("--max-calls", "11", "--resume"))
     assert (resumed["already_evaluated"], resumed["sessions"]) == (4, {"fail": 1})
     assert resumed["usage"]["calls"] == 2
-
-
-def test_answers_are_worded_by_the_turns_of_other_traces_as_the_collector_words_them(tmp_path: Path) -> None:
-    place = Place(tmp_path, judge=RESOLVING["use"], context_turns=2)
-    turns = [leaning(number, f"Q{number}?") for number in range(3)]
-    [live] = place.live(*turns)
-    report = place.backfilled(*(turns[each] for each in (2, 1, 0)), rag_trace(9))
-    claims = claims_by_trace(carriers_in(place.out))
-    assert claims == claims_by_trace(carriers_in(tmp_path / "live.jsonl")) | {trace_id_of(9): GOOD}
-    assert claims[trace_id_of(2)] == "[Q0? Q1?] takes 3 days."
-    assert place.sessions() == [live]
-    assert (report["records"], report["judged"]) == (4, 4)

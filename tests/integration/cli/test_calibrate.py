@@ -160,17 +160,12 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
     assert saved.measured_on.claims == 24
 
 
-def test_the_page_holds_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
+def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
     assert calibrate(data, "--judge", scripted, "--out", str(page)).exit_code == 0
     written = page.read_text("utf-8")
-    assert "lexical:lexical-v4" in written
     assert not re.search(r"https?://", written)
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
-
-
-def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path: Path, scripted: str) -> None:
-    page = tmp_path / "report.html"
     calibrate(data, "--judge", scripted, "--out", str(page), "--with-examples")
     written = page.read_text("utf-8")
     assert "Refunds take 5 working days." in written
@@ -185,10 +180,6 @@ def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found()
     shown = calibrate(str(SAMPLE), "--judge", "lexical").stdout
     assert "found 7 of 18 unsupported: recall 0.39 [0." in shown
     assert "answers that pass, 3 are flawed" in shown
-    claims = as_json(str(SAMPLE), "--judge", "lexical")["groups"][0]["candidates"][0]["claims"]
-    assert (claims["caught"], claims["unsupported"]) == (7, 18)
-    assert claims["recall"]["value"] == pytest.approx(7 / 18)
-    assert claims["recall_of_decided"]["value"] == pytest.approx(7 / 11)
 
 
 def test_lines_about_the_answer_itself_are_no_claims(tmp_path: Path, scripted: str) -> None:
@@ -213,7 +204,6 @@ def test_lines_about_the_answer_itself_are_no_claims(tmp_path: Path, scripted: s
 
 
 ONE_KIND = [{"contexts": ["C."], "claims": [{"text": "A.", "label": "supported"}]}]
-NO_CONTEXTS = [{"contexts": [], "claims": [{"text": "A.", "label": "supported"}]}]
 NOWHERE = "nowhere/file"
 
 
@@ -221,7 +211,6 @@ NOWHERE = "nowhere/file"
     ("given", "options", "said"),
     [
         (ONE_KIND, [], "no claim that people call unsupported"),
-        (NO_CONTEXTS, [], "left out: answers without contexts (1)"),
         (rows(12), ["--limit", "1", "--seed", "3"], "draw more with --limit"),
         (rows(12), ["--save", NOWHERE], "cannot be written"),
         (rows(12), ["--group-by", "topic"], "no row of"),
@@ -262,18 +251,6 @@ def saved(path: Path, **others: object) -> str:
     rests_on = {"files": ["labeled.jsonl"], "answers": 12, "claims": 24, "balanced_accuracy": 0.8}
     path.write_text(json.dumps({**known, "answer_threshold": 0.9, "measured_on": rests_on, **others}))
     return str(path)
-
-
-def test_a_calibration_that_is_wrong_is_told_in_our_own_words(
-    data: str, tmp_path: Path, scripted: str
-) -> None:
-    file = saved(tmp_path / "judge.json", threshold=7)
-    above = run("evaluate", data, "--judge", scripted, "--calibration", file)
-    Path(file).write_text("{")
-    cut = run("evaluate", data, "--judge", scripted, "--calibration", file)
-    assert (above.exit_code, cut.exit_code) == (2, 2)
-    assert "is wrong at threshold: write 1 or less" in " ".join(above.stderr.split())
-    assert "is wrong at the top: write JSON" in " ".join(cut.stderr.split())
 
 
 def test_evaluate_cuts_where_the_calibration_says(data: str, tmp_path: Path, scripted: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragtrace.traces.otlp import encode_json
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.rag_spans import rag_trace
@@ -115,23 +112,6 @@ def test_groups_of_a_source_are_paired_by_question(tmp_path: Path, judge: Callab
     assert "no answer with the prompt version 'v9'; it has v1, v2" in " ".join(missing.stderr.split())
 
 
-def test_a_week_is_compared_with_the_week_before(tmp_path: Path) -> None:
-    judged = tmp_path / "judged.jsonl"
-    spans = [rag_trace(each, answer=FACTS[0] if each % 2 else WRONG) for each in range(8)]
-    week_ns = 7 * 86_400 * 10**9
-    moved = [
-        replace(s, start_ns=s.start_ns - week_ns, end_ns=s.end_ns - week_ns) for t in spans[:4] for s in t
-    ]
-    source = tmp_path / "traces.jsonl"
-    source.write_text(encode_json([*moved, *(s for t in spans[4:] for s in t)]))
-    run("backfill", "--from", f"otlp-file:{source}", "--to", f"otlp-file:{judged}", "--judge", "scripted")
-    place = ("--by", "week", "--from", f"otlp-file:{judged}", "--since", "2020-01-01")
-    told = run("compare", "x", "y", *place).stderr
-    first, second = re.findall(r"20\d\d-W\d\d", told)
-    found = as_json(first, second, *place)
-    assert [found[side]["answers"] for side in ("a", "b")] == [4, 4]
-
-
 def test_what_could_not_be_compared_is_told(judge: Callable[..., Path], better: tuple[Path, Path]) -> None:
     first, second = list(records(12, wrong=lambda _: False)), list(records(10, wrong=lambda _: False))
     first[0]["question"] = "Another question altogether?"
@@ -195,9 +175,7 @@ def test_text_of_others_steers_no_comment(judge: Callable[..., Path], tmp_path: 
     ("args", "said"),
     [
         (["plain.jsonl", "plain.jsonl"], "`ragtrace evaluate plain.jsonl --out judged.jsonl` judges records"),
-        (["v1", "v2", "--from", "plain.jsonl"], "--from needs --by"),
         (["a", "b", "--fail-if", "slower"], "'slower' is no rule: write [METRIC]"),
-        (["a", "b", "--out", "told.pdf"], "must end with .html, .json or .md"),
         (["store:none.db", "store:none.db"], "there is no collector's store"),
     ],
     ids=" ".join,

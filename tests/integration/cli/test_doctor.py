@@ -216,14 +216,6 @@ def test_a_secret_that_somebody_repeats_is_masked(config: Path, tmp_path: Path) 
     assert "/no/such/***" in found["store"]["found"]
 
 
-def test_people_get_a_page_of_80_columns(nobody: str) -> None:
-    result = run("doctor", "--judge", "lexical", "--to", nobody)
-    assert result.exit_code == 1
-    assert result.stdout.startswith("ok    versions\n")
-    assert "fail  export" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-
-
 HELPERS = """
 import ragtrace
 ragtrace.instrument(service_name="support-bot", endpoint="http://localhost:4999")
@@ -349,17 +341,6 @@ with trace.get_tracer("mine").start_as_current_span("chat", attributes={{"gen_ai
     assert found["trace"]["found"].startswith("1 span: mine 1\n")
     whose = "it joined the application's tracer provider" if instrument else "other code writes the spans"
     assert whose in found["ragtrace.instrument()"]["found"]
-
-
-@pytest.mark.slow
-def test_an_endpoint_that_nobody_named_is_told(tmp_path: Path) -> None:
-    app = command(tmp_path, HELPERS.replace(', endpoint="http://localhost:4999"', ""))
-    said = app_checks(app, exit_code=0)["ragtrace.instrument()"]["found"]
-    assert said.endswith("spans go to http://localhost:4317, the default, as no endpoint was named")
-    named = app_checks(app, exit_code=0, OTEL_EXPORTER_OTLP_ENDPOINT="http://tempo:4317")[
-        "ragtrace.instrument()"
-    ]
-    assert named["found"].endswith("spans go to http://tempo:4317")
 
 
 @pytest.mark.slow

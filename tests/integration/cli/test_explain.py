@@ -9,7 +9,6 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,28 +70,6 @@ def test_a_file_without_spans_is_told_from_one_that_has_nothing_to_say(tmp_path:
     result = run("explain", str(tmp_path / "records.jsonl"))
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no spans: " in result.stderr
-
-
-def test_what_was_retrieved_and_not_shown_to_the_model_is_said(tmp_path: Path) -> None:
-    shown, hidden = "Pumps need 300 liters of water a day.", "Valves are closed at night."
-    documents = json.dumps([{"id": "p", "content": shown}, {"id": "v", "content": hidden}])
-    prompt = json.dumps(
-        [{"role": "user", "parts": [{"type": "text", "content": f"Context: {shown}\n\nHow much water?"}]}]
-    )
-    call, retrieval = rag_trace(0).spans
-    model = replace(
-        call,
-        span_id="00000000000000aa",
-        parent_span_id=call.span_id,
-        attributes={"gen_ai.operation.name": "chat", "gen_ai.input.messages": prompt},
-    )
-    asked = replace(retrieval, attributes={**retrieval.attributes, "ragtrace.retrieval.documents": documents})
-    traces = write_traces(tmp_path / "traces.jsonl", [Trace.of(trace_id(0), [call, asked, model])])
-    output = run("explain", str(traces), columns=200).stdout
-    assert f"- v: {hidden}\n        not in the model's prompt\n" in output
-    assert output.count("in the model's prompt") == 1
-    (found,) = json_lines(run("explain", str(traces), "--json").stdout)
-    assert [each["shown_chars"] for each in found["records"][0]["contexts"]] == [None, 0]
 
 
 def test_text_under_judgment_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -165,7 +142,7 @@ def test_without_keys_the_store_is_called_encrypted_and_not_damaged(encrypted: P
         result = run("explain", trace_id(0), *args)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "is encrypted" in result.stderr
-        assert f"name the collector's configuration with --config: its `{KEYS}` " in result.stderr
+        assert f"`{KEYS}`, and name the configuration with --config" in result.stderr
         assert "damaged" not in result.stderr
 
 

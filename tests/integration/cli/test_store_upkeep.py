@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.errors import ReadError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.recovery import save_readable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.patience import PATIENCE_S
@@ -81,10 +79,3 @@ async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path
     assert (len(await saved.undecided()), len(await saved.outbox_items(A, 100))) == (50, 50)
     assert (await saved.ledger()).adds_up
     await saved.aclose()
-
-
-def test_a_file_that_is_no_database_cannot_be_salvaged(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("my notes " * 1000)
-    with pytest.raises(ReadError, match="restore a backup"):
-        save_readable(tmp_path / "notes.txt", tmp_path / "saved.db")
-    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]

@@ -104,14 +104,3 @@ async def test_a_running_collectors_verdicts_come_each_once_and_revisions_are_ma
     assert rest == b""
     assert process.returncode == 0
     assert b"Traceback" not in errors
-
-
-def test_places_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    gone = run("tail", "--from", f"store:{tmp_path}/none.db")
-    assert gone.exit_code != 0
-    assert "there is no collector's store" in gone.stderr
-    down = run("tail", "--from", "jaeger:http://127.0.0.1:9")
-    assert down.exit_code != 0
-    assert "cannot be reached" in down.stderr
-    assert "Traceback" not in down.stderr
-    assert run("tail", "--max-score", "7").exit_code == 2

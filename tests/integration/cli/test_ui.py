@@ -127,4 +127,4 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         told = run("ui", "--no-open", "--from", f"file:{spans}", "--listen", f"127.0.0.1:{port}")
     assert told.exit_code == 2
-    assert f"another program listens on 127.0.0.1:{port}" in told.stderr
+    assert f"cannot listen on '127.0.0.1:{port}'" in told.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
@@ -33,7 +33,6 @@ from ragtrace.reviews import Review, ReviewFile
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.ui.site import TraceLink
 from tests.integration.collector.ui_pages import Pages, grant
 from tests.rag_spans import START_NS, rag_trace
 
@@ -68,7 +67,7 @@ def answer_client(
     rows: Sequence[AnswerSummary] = (),
     failure: Exception | None = None,
     reviews: ReviewFile | None = None,
-    links: Sequence[TraceLink] = (),
+    links: Mapping[str, str] | None = None,
     tenant: str | None = None,
 ) -> TestClient:
     """Return a reader of the pages over these answers and rows."""
@@ -77,7 +76,7 @@ def answer_client(
         grants=[grant("rt_tenant", tenant=tenant)] if tenant else (),
         source=MemorySource({answer.key: answer for answer in opened}, failure),
         views=reviews,
-        links=links,
+        links=links or {},
     )
     return pages.client(headers={"authorization": "Bearer rt_tenant"} if tenant else {})
 

@@ -144,16 +144,6 @@ async def test_an_answer_that_cannot_wait_for_the_next_window_is_over_budget(tmp
         assert [span.name for span in spans.carriers()] == ["evaluation pass"]
 
 
-async def test_a_restart_does_not_open_the_purse(tmp_path: Path, judge: Paid) -> None:
-    budget, clock = limited("calls", CALLS_AN_ANSWER), StandingClock()
-    for number in range(3):
-        async with stepped_collector(
-            config(tmp_path, budget=budget, evaluate={"deadline": "48h"}), clock=clock
-        ) as spans:
-            await settled(spans, number)
-    assert judge.calls == CALLS_AN_ANSWER
-
-
 async def test_if_the_budget_is_to_last_less_is_sampled_with_its_probability_on_record(
     tmp_path: Path,
 ) -> None:

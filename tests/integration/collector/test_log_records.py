@@ -10,10 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import grpc
 import httpx
 import pytest
-from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
@@ -146,23 +144,6 @@ async def test_an_answer_in_log_records_is_judged(tmp_path: Path, records: Seque
     assert carrier.parent_span_id == without_messages()[2].span_id
 
 
-@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0)])
-async def test_the_order_of_spans_and_records_changes_nothing(tmp_path: Path, order: Sequence[int]) -> None:
-    async def send(part: int) -> None:
-        if part == 0:
-            await post(collector, request_of(*without_messages()))
-        else:
-            await send_logs(collector, logs_of(OLD[part - 1]))
-
-    async with running_collector(config_of(tmp_path, assemble={"quiet_period": "500ms"})) as collector:
-        for part in order:
-            await send(part)
-            await send(part)  # a sender that heard no answer sends it again
-        await until(lambda: any(SCORE in each.attributes for each in carriers_in(tmp_path / "out.jsonl")))
-        assert collector.counters.snapshot()["answers_judged"] == 1
-    assert carriers_in(tmp_path / "out.jsonl")[-1].attributes[SCORE] == 0.5
-
-
 async def test_other_records_are_a_partial_success_and_are_not_kept(tmp_path: Path) -> None:
     no_span = details()
     no_span.span_id = b""
@@ -175,23 +156,6 @@ async def test_other_records_are_a_partial_success_and_are_not_kept(tmp_path: Pa
     assert answer.partial_success.rejected_log_records == 3
     assert "no messages of a GenAI call" in answer.partial_success.error_message
     assert (counts["log_records"], counts["log_records_other"]) == (1, 3)
-
-
-async def test_records_over_grpc_and_as_json(tmp_path: Path) -> None:
-    first, second = OLD
-    tree = json_format.MessageToDict(ExportLogsServiceRequest.FromString(logs_of(second)))
-    (written,) = tree["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
-    written |= {"traceId": second.trace_id.hex(), "spanId": second.span_id.hex()}
-    async with running_collector(config_of(tmp_path, assemble={"quiet_period": "300ms"})) as collector:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
-            call = channel.unary_unary(
-                "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-                response_deserializer=ExportLogsServiceResponse.FromString,
-            )
-            assert await call(logs_of(first), timeout=PATIENCE_S) == ExportLogsServiceResponse()
-        assert (await send_logs(collector, json.dumps(tree).encode(), "application/json")).json() == {}
-        await post(collector, request_of(*without_messages()))
-        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
 
 
 async def test_back_ends_get_the_spans_and_no_stand_in(tmp_path: Path) -> None:

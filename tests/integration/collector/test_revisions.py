@@ -135,13 +135,3 @@ async def test_revisions_of_an_answer_are_bounded(tmp_path: Path) -> None:
         first.span_id,
         second.span_id,
     ]
-
-
-async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await send(spans, ROOT, GENERATION)
-        assert await spans.outcomes() == {"ineligible:no_retrieval": 1}
-        skipped, carrier = await send(spans, RETRIEVAL)
-        assert await spans.outcomes() == {"judged": 1}
-    assert skipped.attributes[semconv.EVAL_SKIP_REASON] == "no_retrieval"
-    assert carrier.attributes[semconv.EVAL_SUPERSEDES] == skipped.span_id

@@ -42,12 +42,6 @@ def text_of(client: TestClient, path: str = "/") -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page.text)).split())
 
 
-def test_fall_since_yesterday_is_told_apart_from_chance() -> None:
-    page = text_of(Pages(days(0.9, 0.4)).client())
-    assert re.search(r"faithfulness 0\.40 0\.90 -0\.50 -0\.\d\d to -0\.\d\d ▼ worse", page)
-    assert re.search(r"chunk precision 0\.7\d 0\.7\d \+0\.00 -0\.\d\d to \+0\.\d\d may be chance", page)
-
-
 def test_scope_narrows_everything_and_is_kept_in_every_link() -> None:
     rows = [*days(0.9), a_row(77, 0.1, minute=-5, service="billing & more")]
     client = Pages(rows).client()

@@ -22,7 +22,6 @@ from ragtrace.answers.index import OwnIndex
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ConfigError
 from ragtrace.process import SystemClock
-from ragtrace.traces.trace import Resource
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
@@ -183,22 +182,6 @@ async def test_sessions_are_conversations_to_read_by_default(tmp_path: Path) -> 
     assert "2 turns" in conversation
     first, second = (conversation.index(question) for question in asked)
     assert first < conversation.index(CHUNK) < second < conversation.rindex(CHUNK)
-
-
-async def test_releases_are_marked_in_the_trend_and_versions_stand_side_by_side(tmp_path: Path) -> None:
-    async with running_collector(config(tmp_path)) as collector, page_of(collector) as page:
-        for number, (version, prompt) in enumerate([("1.0", "v1"), ("1.0", "v2"), ("1.1", "v2")]):
-            spans = rag_trace(number, start_ns=time_ns() - (3 - number) * 3_600 * 10**9)
-            resource = Resource(attributes={**spans[0].resource.attributes, "service.version": version})
-            root, *steps = (replace(span, resource=resource) for span in spans)
-            told = {semconv.PROMPT_VERSION: prompt}
-            await post(collector, request_of(replace(root, attributes={**root.attributes, **told}), *steps))
-        await judged(page, 3)
-        overview = (await page.get("/")).text
-    assert "<bdi>shop prompt version v2</bdi>" in overview
-    assert "<bdi>shop service version 1.1</bdi>" in overview
-    assert overview.count('<path class="mark"') == 2
-    assert "prompt_version=v1" in overview.partition("Side by side")[2]
 
 
 @pytest.mark.parametrize("content", [True, False])

@@ -35,7 +35,7 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.integration.collector.test_ui_service import judged, page_of
-from tests.rag_spans import chat_span, rag_trace, trace_id_of
+from tests.rag_spans import rag_trace
 from tests.unit.scoring.faulty_pipelines import Pipeline, pipeline
 
 pytestmark = pytest.mark.slow
@@ -73,25 +73,6 @@ async def test_an_answer_gets_its_verdicts_on_its_own_trace(tmp_path: Path) -> N
         "Refunds take 14 days.": "ragtrace.claim.supported",
     }
     assert blame.name == semconv.BLAME_EVENT
-
-
-async def test_a_plain_chat_completion_gets_no_carrier(tmp_path: Path) -> None:
-    carrier = await carrier_of(
-        tmp_path, [chat_span(0, question="Hi?", answer="Hello."), *rag_trace(1)], evaluate={"metrics": ALL}
-    )
-    assert carrier.trace_id == trace_id_of(1)
-
-
-async def test_an_answer_without_content_is_skipped_with_its_reason(tmp_path: Path) -> None:
-    texts = {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.RAG_DOCUMENTS, semconv.RETRIEVAL_QUERY}
-    bare = [
-        replace(span, attributes={key: value for key, value in span.attributes.items() if key not in texts})
-        for span in rag_trace(0)
-    ]
-    carrier = await carrier_of(tmp_path, bare)
-    assert carrier.name == "evaluation skipped"
-    assert carrier.attributes[semconv.EVAL_SKIP_REASON] == "no_content"
-    assert SCORE not in carrier.attributes
 
 
 async def test_a_judge_that_fails_gives_an_error_and_no_score(tmp_path: Path) -> None:
@@ -168,13 +149,6 @@ async def test_a_metric_that_fails_is_tried_again_and_the_others_keep_what_they_
     assert told[SCORE] == 0.5
     assert (told[semconv.EVAL_STATUS], told.get(recall)) == (("ok", 0.5) if fails == 1 else ("partial", None))
     assert fails == 1 or told[f"{semconv.LABEL_PREFIX}context_recall"] == "error"
-
-
-async def test_the_configuration_says_when_an_answer_passes(tmp_path: Path) -> None:
-    metric = {"name": "faithfulness", "pass_when": "contradicted <= 1 and unsupported <= 2"}
-    carrier = await carrier_of(tmp_path, with_reference(), evaluate={"metrics": [metric]})
-    assert carrier.name == "evaluation pass"
-    assert carrier.attributes[f"{semconv.PASS_WHEN_PREFIX}faithfulness"] == metric["pass_when"]
 
 
 AS_RAGAS = "evaluate: {metrics: [{name: faithfulness, profile: ragas, peer_prompts: true, options: {%s}}]}"
@@ -277,22 +251,3 @@ async def test_the_carrier_and_the_page_say_whether_the_judge_was_measured(
     assert carrier.attributes[semconv.JUDGE_CARD] == state
     opened = JudgedTrace(carriers=(carrier,)).opened()
     assert said in answer_client(opened).get(PATH).text
-
-
-@pytest.mark.parametrize(("precision", "label"), [(0.4, "unsupported"), (0.8, "contradicted")])
-async def test_a_contradicted_that_is_mostly_wrong_is_folded_into_unsupported(
-    tmp_path: Path, precision: float, label: str
-) -> None:
-    carrier = await judged_with(tmp_path, card=a_card(tmp_path / "card.json", contradicted=precision))
-    named = [event.name.removeprefix(semconv.CLAIM_EVENT_PREFIX) for event in carrier.events]
-    assert {"contradicted", "unsupported"} & {*named} == {label}
-    assert carrier.events[named.index(label)].attributes[semconv.CLAIM_QUOTE] == CHUNKS[0]
-    assert carrier.attributes[semconv.JUDGE_CARD] == "measured"
-
-
-def test_no_judge_without_a_card_labels_anything_if_cards_are_required(tmp_path: Path) -> None:
-    judge = {"use": "openai:first", "api_key": "k", "require_card": True, "second": "openai:other"}
-    cards = [a_card(tmp_path / f"{name}.json", judge=f"openai:{name}") for name in ("first", "other")]
-    with pytest.raises(ConfigError, match=r"the judge openai:.* has no card: .*`require_card` refuses it"):
-        check_config(config_of(tmp_path, judge={**judge, "card": cards[:1]}))
-    check_config(config_of(tmp_path, judge={**judge, "card": cards}))

@@ -20,7 +20,7 @@ from ragtrace.model import Chunk, RagRecord
 from ragtrace.reviews import ReviewFile
 from ragtrace_collector.ui.security import Sessions, UiAccess
 from ragtrace_collector.ui.serving import ui_app
-from ragtrace_collector.ui.site import Site, TraceLink
+from ragtrace_collector.ui.site import Site
 from ragtrace_collector.web.tokens import KnownHosts, Permission, TokenAuth, TokenGrant, digest_of
 
 NOW_NS = 1_795_262_400_000_000_000
@@ -85,7 +85,7 @@ class Pages:
     allowed: Sequence[str] = ()
     notices: Sequence[str] = ()
     review_sinks: Sequence[str] = ()
-    links: Sequence[TraceLink] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
@@ -102,7 +102,7 @@ class Pages:
             clock=self.clock,
             notices=lambda: self.notices,
             review_sinks=tuple(self.review_sinks),
-            links=tuple(self.links),
+            links=self.links,
         )
         sessions = Sessions(self.auth, self.clock, lifetime_s=SESSION_S)
         app = ui_app(site, access=UiAccess(tokens=self.auth, sessions=sessions, is_secure=self.is_secure))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import (
-    ConfigError,
     JudgeCutOff,
     JudgeError,
     JudgeNonsense,
@@ -17,7 +16,6 @@ from ragtrace.errors import (
 )
 from ragtrace.judge import open_judge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
-from ragtrace.model import Usage
 from ragtrace.ports import JudgeReply, JudgeRequest, SamplingParameters
 
 SECRET = "sk-ant-very-secret"
@@ -97,11 +95,7 @@ async def test_a_form_is_asked_for_as_the_input_of_a_tool(endpoint: Any) -> None
     assert (body["temperature"], body["max_tokens"]) == (0, 400)
     assert " ".join(headers.values()).count(SECRET) == 1  # the SDK's version says in which
     assert headers["anthropic-version"]
-
-
-async def test_usage_adds_what_the_provider_counts_apart(endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, message(called(GOOD)))
-    spent = (await ask(endpoint)).usage
+    spent = reply.usage  # with what the provider counts apart
     assert (spent.calls, spent.input_tokens, spent.cached_tokens) == (1, 100, 60)
     assert (spent.output_tokens, spent.reasoning_tokens) == (20, 7)
 
@@ -154,13 +148,6 @@ async def test_each_way_to_fail_has_its_error(answer: Any, expected: type[JudgeE
     assert type(caught.value) is expected
 
 
-async def test_a_server_that_was_too_busy_has_spent_nothing(endpoint: Any) -> None:
-    endpoint.answers = lambda body: rejection("Overloaded", status=200, kind="overloaded_error")
-    with pytest.raises(JudgeUnavailable) as caught:
-        await ask(endpoint)
-    assert caught.value.usage == Usage(calls=1)
-
-
 @pytest.mark.parametrize(
     ("login", "headers", "sent"),
     [
@@ -179,15 +166,3 @@ async def test_a_login_or_a_header_replaces_the_key(
     keys = {name: value for name, value in received.items() if name in ("authorization", "x-api-key")}
     assert keys == sent
     assert body["service_tier"] == "standard_only"
-
-
-@pytest.mark.parametrize(
-    ("spec", "settings", "named"),
-    [
-        ("anthropic:m", {"environ": {}}, "ANTHROPIC_API_KEY"),
-        ("anthropic:m", {"environ": {"ANTHROPIC_API_KEY": "k"}, "base_url": "localhost:80"}, "localhost"),
-    ],
-)
-def test_a_wrong_setting_is_named(spec: str, settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        open_judge(spec, **settings)

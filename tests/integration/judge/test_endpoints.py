@@ -9,8 +9,6 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
 from typing import Any
@@ -25,78 +23,13 @@ from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 from tests.integration.collector.certificates import Authority
+from tests.integration.judge.conftest import Asked, Endpoint, chat, serving
 from tests.integration.judge.interceptor import Intercepted, intercepting
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    head: str
-    target: str
-    headers: dict[str, str]
-    body: dict[str, Any]
-
-
-@dataclass(kw_only=True)
-class Strict:
-    """An endpoint that tells what reached it, path and query too, and redirects where it is told to."""
-
-    answer: Any = field(default_factory=lambda: completion("hm"))
-    status: int = 200
-    location: str = ""
-    url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    open: set[asyncio.StreamWriter] = field(default_factory=set)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.open.add(writer)
-        try:
-            while True:
-                begin = await reader.readexactly(1)
-                if not begin.isalpha():  # TLS, to a port that speaks none
-                    writer.write(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n")
-                    return
-                head = (begin + await reader.readuntil(b"\r\n\r\n")).decode()
-                first, *lines = head.split("\r\n")
-                headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines if line)}
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                self.asked.append(
-                    Asked(head=head, target=first.split()[1], headers=headers, body=json.loads(body or b"{}"))
-                )
-                sent = json.dumps(self.answer).encode()
-                moved = f"location: {self.location}\r\n" if self.location else ""
-                writer.write(
-                    f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\n{moved}"
-                    f"content-length: {len(sent)}\r\n\r\n".encode()
-                    + sent
-                )
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            pass
-        finally:
-            self.open.discard(writer)
-            writer.close()
-
-    @property
-    def last(self) -> Asked:
-        return self.asked[-1]
-
-
-@asynccontextmanager
-async def serving(strict: Strict, tls: ssl.SSLContext | None = None) -> AsyncIterator[Strict]:
-    server = await asyncio.start_server(strict.serve, "127.0.0.1", 0, ssl=tls)
-    port = server.sockets[0].getsockname()[1]
-    strict.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-    try:
-        yield strict
-    finally:
-        server.close()
-        for writer in [*strict.open]:  # who keeps its connections
-            writer.transport.abort()
-
-
 @pytest.fixture
-async def strict() -> AsyncIterator[Strict]:
-    async with serving(Strict()) as served:
+async def strict() -> AsyncIterator[Endpoint]:
+    async with serving(Endpoint()) as served:
         yield served
 
 
@@ -112,7 +45,7 @@ def basic(login: str) -> str:
 
 
 async def test_user_and_password_of_the_base_url_are_sent_as_basic_authorization(
-    strict: Strict, caplog: pytest.LogCaptureFixture
+    strict: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     url = strict.url.replace("//", "//us%40er:p%3Ass%2Fw%C3%B6rd@") + "/v1"
@@ -124,16 +57,7 @@ async def test_user_and_password_of_the_base_url_are_sent_as_basic_authorization
     assert "p:ss" not in caplog.text
 
 
-async def test_no_error_shows_the_login(strict: Strict) -> None:
-    strict.status = 403
-    url = strict.url.replace("//", "//me:secret-word@")
-    with pytest.raises(JudgeRefused) as caught:
-        await ask(open_judge("openai:m", base_url=url, environ={}))
-    assert "secret-word" not in str(caught.value)
-    assert "127.0.0.1" in str(caught.value)
-
-
-async def test_further_parameters_are_another_question_to_the_cache(strict: Strict, tmp_path: Path) -> None:
+async def test_further_parameters_are_another_question_to_the_cache(strict: Endpoint, tmp_path: Path) -> None:
     cache = tmp_path / "judge.db"
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
         await ask(open_judge("openai:m", base_url=strict.url, environ={}, cache=cache, extra_body=extra))
@@ -150,7 +74,7 @@ def self_signed(tmp_path: Path, *hosts: str) -> tuple[Authority, ssl.SSLContext]
 
 async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(tmp_path: Path) -> None:
     _, context = self_signed(tmp_path)
-    async with serving(Strict(), context) as served:
+    async with serving(Endpoint(), context) as served:
         with pytest.raises(JudgeRefused) as caught:
             await ask(open_judge("openai:m", base_url=served.url, environ={}))
     said = str(caught.value)
@@ -160,15 +84,15 @@ async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(tmp_pat
     assert "no connection" not in said
 
 
-async def test_http_where_https_was_named_is_said_to_be_that(strict: Strict) -> None:
+async def test_http_where_https_was_named_is_said_to_be_that(strict: Endpoint) -> None:
     url = strict.url.replace("http:", "https:")
     with pytest.raises(JudgeUnavailable, match="TLS"):
         await ask(open_judge("openai:m", base_url=url, environ={}, max_retries=0))
 
 
 async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> None:
-    async with serving(Strict()) as other, serving(Strict(status=307)) as served:
-        served.location = other.url.replace("//", "//me:pw@") + "/v1/chat/completions?key=abc"
+    async with serving(Endpoint()) as other, serving(Endpoint(status=307)) as served:
+        served.extra = {"location": other.url.replace("//", "//me:pw@") + "/v1/chat/completions?key=abc"}
         with pytest.raises(JudgeRefused) as caught:
             await ask(open_judge("openai:m", base_url=served.url, environ={}))
         assert other.asked == []
@@ -177,11 +101,6 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed() -> N
     assert "redirects to 127.0.0.1" in said
     assert "pw" not in said
     assert "abc" not in said
-
-
-def completion(text: str, finish: str = "stop") -> dict[str, Any]:
-    choice = {"finish_reason": finish, "message": {"role": "assistant", "content": text}}
-    return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
 
 
 def request(user: str = "?") -> JudgeRequest[FreeText]:
@@ -207,7 +126,7 @@ async def judge(endpoint: Any) -> AsyncIterator[Judge]:
 
 @pytest.mark.parametrize("status", [408, 429, 502, 529])
 async def test_an_endpoint_that_recovers_gives_an_answer(status: int, endpoint: Any, judge: Judge) -> None:
-    endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, completion("hm"))
+    endpoint.answers = lambda body: (status, {}) if len(endpoint.requests) < 3 else (200, chat("hm"))
     reply = await judge.ask(request())
     assert reply.usage.calls == len(endpoint.requests) == 3
 
@@ -233,7 +152,7 @@ def answers(asked: Intercepted) -> Any:
     """Answer for OpenAI, and for the host that exchanges its tokens."""
     if asked.target == "/oauth/token":
         return {"access_token": "short-lived", "expires_in": 3600, "token_type": "Bearer"}
-    return completion("hm")
+    return chat("hm")
 
 
 async def test_a_proxy_of_the_environment_tunnels_to_a_host_of_the_own_authority(
@@ -261,7 +180,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
     context.load_verify_locations(authority.ca)
     context.verify_mode = ssl.CERT_REQUIRED
     ours = authority.issue("judge")
-    async with serving(Strict(), context) as served:
+    async with serving(Endpoint(), context) as served:
         for tls in (ClientTls(ca=authority.ca, cert=ours.cert, key=ours.key), ClientTls(ca=authority.ca)):
             judge = open_judge("openai:m", base_url=served.url, environ={}, tls=tls, max_retries=0)
             if tls.cert:
@@ -273,7 +192,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_workload_identity_is_exchanged_for_a_token(
-    strict: Strict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    strict: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     authority, context = self_signed(tmp_path, "auth.openai.com")
     (tmp_path / "token").write_text("of-the-cluster\n")
@@ -289,7 +208,7 @@ async def test_a_workload_identity_is_exchanged_for_a_token(
     assert wanted["service_account_id"] == "sa-1"
 
 
-async def test_without_the_platforms_token_nothing_is_asked(strict: Strict, tmp_path: Path) -> None:
+async def test_without_the_platforms_token_nothing_is_asked(strict: Endpoint, tmp_path: Path) -> None:
     environ = {**IDENTITY, "OPENAI_IDENTITY_TOKEN_FILE": str(tmp_path / "absent")}
     with pytest.raises(JudgeRefused, match="OPENAI_IDENTITY_TOKEN_FILE") as caught:
         await ask(open_judge("openai:m", base_url=strict.url, environ=environ))
@@ -306,7 +225,7 @@ def test_half_an_identity_or_two_are_an_error(environ: dict[str, str]) -> None:
 
 
 async def test_no_log_shows_what_a_judge_is_asked_or_where(
-    strict: Strict, caplog: pytest.LogCaptureFixture
+    strict: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     environ = {"OPENAI_API_KEY": "KEY-SECRET"}
@@ -323,15 +242,15 @@ VERSION = "2024-10-21"
 
 
 @pytest.fixture
-async def azure(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Strict]:
+async def azure(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Endpoint]:
     """Stand in for a resource of Azure."""
     for name in ("AZURE_OPENAI_AD_TOKEN", "AZURE_OPENAI_API_KEY", "OPENAI_API_VERSION", "IDENTITY_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
-    async with serving(Strict()) as served:
+    async with serving(Endpoint()) as served:
         yield served
 
 
-def classic(azure: Strict, **further: str) -> dict[str, str]:
+def classic(azure: Endpoint, **further: str) -> dict[str, str]:
     return {"AZURE_OPENAI_ENDPOINT": azure.url, "OPENAI_API_VERSION": VERSION, **further}
 
 
@@ -347,7 +266,7 @@ def seen(asked: Asked) -> tuple[str, dict[str, list[str]], str | None, str | Non
     ids=["key", "token"],
 )
 async def test_a_classic_address_is_asked_as_the_sdk_asks_it(
-    variable: str, option: str, azure: Strict
+    variable: str, option: str, azure: Endpoint
 ) -> None:
     assert await ask(open_judge("azure:my gpt", environ=classic(azure, **{variable: "s3cret"}))) == "hm"
     credential: dict[str, Any] = {option: "s3cret"}
@@ -361,7 +280,7 @@ async def test_a_classic_address_is_asked_as_the_sdk_asks_it(
     assert seen(ours)[0] == "/openai/deployments/my%20gpt/chat/completions"
 
 
-async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Strict) -> None:
+async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Endpoint) -> None:
     url = f"{azure.url}/openai/v1/"
     environ = {"AZURE_OPENAI_ENDPOINT": url, "AZURE_OPENAI_API_KEY": "s3cret"}
     assert await ask(open_judge("azure:gpt", environ=environ)) == "hm"
@@ -372,7 +291,7 @@ async def test_a_v1_address_is_asked_as_the_sdk_asks_it(azure: Strict) -> None:
     assert ours.body["model"] == "gpt"
 
 
-async def test_an_embedder_is_a_deployment_too(azure: Strict) -> None:
+async def test_an_embedder_is_a_deployment_too(azure: Endpoint) -> None:
     azure.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
     embedder = open_embedder("azure:emb", environ=classic(azure, AZURE_OPENAI_API_KEY="k"))
     await embedder.embed(["word"])
@@ -407,10 +326,10 @@ def test_settings_that_contradict_are_named(environ: dict[str, str], named: str)
 
 
 async def test_without_a_key_a_managed_identity_gives_the_token(
-    azure: Strict, monkeypatch: pytest.MonkeyPatch
+    azure: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = {"access_token": "of-entra", "expires_on": str(int(time()) + 3600), "token_type": "Bearer"}
-    async with serving(Strict(answer=token)) as identity:
+    async with serving(Endpoint(answer=token)) as identity:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "proof")
         judge = open_judge("azure:gpt", environ=classic(azure))

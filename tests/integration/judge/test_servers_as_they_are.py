@@ -46,16 +46,6 @@ def message(request: Mapping[str, Any], **fields: Any) -> Said:
     return Said(body=json.dumps({"choices": [choice]}).encode())
 
 
-def streamed(request: Mapping[str, Any]) -> Said:
-    text = json.dumps(value(request))
-    deltas = [{"content": text[at : at + 40]} for at in range(0, len(text), 40)]
-    ends = [None] * len(deltas) + ["stop"]
-    chunks = zip([*deltas, {}], ends, strict=True)
-    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in chunks]
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-    return Said(body=body.encode(), headers={"content-type": "text/event-stream"})
-
-
 def without_system_role(request: Mapping[str, Any]) -> Said:
     if any(said["role"] == "system" for said in request["messages"]):
         return Said(status=400, body=b'{"error": {"message": "System role not supported"}}')
@@ -63,7 +53,6 @@ def without_system_role(request: Mapping[str, Any]) -> Said:
 
 
 WRITTEN: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
-    "a stream": streamed,
     "reasoning_content": lambda request: message(request, reasoning_content=json.dumps(value(request))),
     "no system role": without_system_role,
     "wrapped": lambda request: Said(body=completion(request, text=json.dumps({"response": value(request)}))),

@@ -74,8 +74,8 @@ def verdicts(**changes: Any) -> str:
     return json.dumps({"verdicts": given})
 
 
-def numbered(*numbers: Any, label: str = "supported") -> str:
-    given = [{"id": n, "chunks": [1], "quote": "", "label": label, "reason": ""} for n in numbers]
+def numbered(*numbers: Any) -> str:
+    given = [{"id": n, "chunks": [1], "quote": "", "label": "supported", "reason": ""} for n in numbers]
     return json.dumps({"verdicts": given})
 
 
@@ -96,24 +96,6 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
     assert isinstance(outcome, MetricResult)
     assert [verdict.label for verdict in outcome.verdicts] == SCORED
     assert outcome.score == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(numbered(1), id="fewer verdicts than claims"),
-        pytest.param(numbered(1, 2, 2), id="one claim twice"),
-        pytest.param(numbered(3, 77, 78), id="wrong ids"),
-        pytest.param(numbered(0, 1, 2), id="from 0"),
-        pytest.param('{"verdicts": []}', id="an empty list"),
-    ],
-)
-def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scripted, text: str) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricFailure)
-    assert outcome.error_type == "judge_nonsense"
-    assert "numbers" in outcome.message
-    assert outcome.usage.calls == 3
 
 
 _pieces = st.sampled_from(

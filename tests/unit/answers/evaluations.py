@@ -21,7 +21,6 @@ from ragtrace.model import (
     MetricOutcome,
     MetricResult,
     RagRecord,
-    SentenceGrade,
     SkipReason,
     StepRun,
     Usage,
@@ -57,15 +56,6 @@ used = st.builds(
 )
 steps = st.lists(st.builds(StepRun, step=words, duration_ms=counts, usage=used), max_size=4).map(tuple)
 asked = st.lists(st.tuples(words, st.none() | fractions), min_size=1, max_size=9)
-sentences = st.lists(
-    st.builds(
-        lambda start, label: SentenceGrade(chunk_id="faq-1", start=start, end=start + 9, label=label),
-        counts,
-        st.sampled_from(RELEVANCE),
-    ),
-    min_size=1,
-    max_size=9,
-)
 intermediates = st.one_of(
     st.none(),
     st.builds(
@@ -76,11 +66,6 @@ intermediates = st.one_of(
     asked.map(
         lambda pairs: Intermediate(
             questions=tuple(a for a, _ in pairs), similarities=tuple(b for _, b in pairs)
-        )
-    ),
-    sentences.map(
-        lambda found: Intermediate(
-            sentences=tuple(sorted(found, key=lambda grade: RELEVANCE.index(grade.label)))
         )
     ),
 )

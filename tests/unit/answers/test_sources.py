@@ -176,13 +176,3 @@ def test_what_is_no_address_is_told_without_secrets(address: str, said: str) -> 
     with pytest.raises(ConfigError, match=said) as raised:
         open_source(address)
     assert "secret" not in str(raised.value)
-
-
-async def test_report_with_a_line_that_was_cut_off_says_so(tmp_path: Path) -> None:
-    path = report(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[: len(whole) // 2])
-    assert evidence(await opened(open_source(f"file:{path}")))["scores"] == EXPECTED["scores"]
-    path.write_bytes(whole.replace(TRACE_ID.encode(), b"e" * 32) + whole[: len(whole) // 2])
-    with pytest.raises(AnswerGone, match="1 part of it cannot be read, and may have it"):
-        await opened(open_source(f"file:{path}"))

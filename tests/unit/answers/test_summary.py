@@ -12,7 +12,6 @@ from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import VERDICTS
 from ragtrace.answers.summary import AnswerSummary, summary_of_judged
 from ragtrace.model import (
-    AttributeValue,
     Diagnosis,
     Direction,
     Evaluation,
@@ -78,25 +77,6 @@ def test_carrier_tells_everything_about_its_answer_but_the_content() -> None:
         ("faithfulness", 0.5, "higher_is_better"),
         ("hallucination", 0.5, "lower_is_better"),
     ]
-
-
-def test_newer_schema_is_read_as_far_as_it_is_known() -> None:
-    span = a_carrier()
-    odd: dict[str, AttributeValue] = {
-        "ragtrace.schema.version": "9",
-        "ragtrace.score.faithfulness": 1,
-        "ragtrace.score.hallucination": "high",
-        "ragtrace.label.hallucination": "excellent",
-        "ragtrace.target.start": "soon",
-        "ragtrace.sample.probability": 0,
-        "ragtrace.judge.cost_usd": -1.0,
-    }
-    summary = summarized(replace(span, attributes={**span.attributes, **odd}, events=()))
-    assert [(metric.name, metric.score, metric.label) for metric in summary.metrics] == [
-        ("faithfulness", 1.0, Label.FAIL),
-        ("hallucination", None, Label.ERROR),
-    ]
-    assert (summary.time_ns, summary.probability, summary.cost_usd) == (span.start_ns, None, None)
 
 
 verdicts = st.lists(

@@ -17,7 +17,7 @@ from ragtrace.backends.http_api import ConnectionSettings, SearchWindow, windows
 from ragtrace.errors import ConfigError, InputError, ReadError
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import encode_json
-from ragtrace.traces.trace import SpanKind, Trace
+from ragtrace.traces.trace import Trace
 from tests.rag_spans import trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 from tests.unit.traces.builders import TRACE_ID, a_span, a_trace
@@ -31,17 +31,10 @@ async def no_pause(seconds: float) -> None:
     """Wait for nothing."""
 
 
-def jaeger(answer: HttpAnswer, *, version: int = 3) -> Callable[[str], HttpAnswer]:
-    """Answer as a Jaeger of this version does that has one service."""
-    services = {"/api/v3/services": b'{"services":["shop"]}', "/api/services": b'{"data":["shop"]}'}
-    page = HttpAnswer(body=b"<!doctype html>", headers={"content-type": "text/html"})
-
-    def reply(path: str) -> HttpAnswer:
-        if version == 2 and path.startswith("/api/v3"):
-            return page
-        return HttpAnswer(body=services[path]) if path in services else answer
-
-    return reply
+def jaeger(answer: HttpAnswer) -> Callable[[str], HttpAnswer]:
+    """Answer as a Jaeger does that has one service."""
+    services = HttpAnswer(body=b'{"services":["shop"]}')
+    return lambda path: services if path == "/api/v3/services" else answer
 
 
 async def got(
@@ -74,6 +67,12 @@ async def test_what_is_no_trace_id_is_never_asked_for(trace_id: str) -> None:
         await got("http://127.0.0.1:9", trace_id)
 
 
+async def test_jaeger_that_nobody_sent_anything_has_no_services() -> None:
+    with http_server(lambda _: HttpAnswer(body=b"{}")) as server:
+        async with aclosing(JaegerReader(server.url)) as reader:
+            assert await reader.services() == ()
+
+
 UNREADABLE = (
     HttpAnswer(status=500),
     *(HttpAnswer(body=body) for body in (b"<html>", b"[]", b"{", b"[" * 100_000)),
@@ -86,28 +85,6 @@ async def test_other_answers_are_read_errors(answer: HttpAnswer) -> None:
     for reply in (jaeger(answer), lambda _: answer):
         with http_server(reply) as server, pytest.raises(ReadError, match="Jaeger at"):
             await got(server)
-
-
-async def test_server_without_v3_is_read_by_v2() -> None:
-    span = {
-        "traceID": TRACE_ID,
-        "spanID": "2",
-        "operationName": "ask",
-        "references": [{"refType": "CHILD_OF", "traceID": TRACE_ID, "spanID": "1"}],
-        "startTime": 1_000_000,
-        "duration": 5,
-        "tags": [{"key": "span.kind", "type": "string", "value": "server"}],
-        "logs": [],
-        "processID": "p1",
-    }
-    processes = {"p1": {"serviceName": "shop", "tags": []}}
-    body = json.dumps({"data": [{"traceID": TRACE_ID, "processes": processes, "spans": [span]}]})
-    with http_server(jaeger(HttpAnswer(body=body.encode()), version=2)) as server:
-        trace = await got(server)
-    assert trace
-    (read,) = trace.spans
-    assert (read.name, read.kind, read.parent_span_id) == ("ask", SpanKind.SERVER, "0" * 15 + "1")
-    assert (read.start_ns, read.end_ns) == (1_000_000_000, 1_000_005_000)
 
 
 @pytest.mark.parametrize("status", [429, 524])
@@ -137,11 +114,6 @@ async def test_credentials_go_with_every_request_and_refused_ones_are_named_and_
         assert "t-1" not in str(refused.value)
     with pytest.raises(ReadError, match="cannot be reached"):
         await got("http://127.0.0.1:9")
-
-
-async def test_listing_every_trace_is_refused_with_a_reason() -> None:
-    with pytest.raises(ReadError, match="name the trace ids"):
-        [trace async for trace in JaegerReader("http://127.0.0.1:9").traces()]
 
 
 def test_bad_source_is_a_config_error() -> None:

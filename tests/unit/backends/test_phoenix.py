@@ -142,6 +142,4 @@ def test_what_is_no_address_of_scores_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="is not an address to send"):
         open_carrier_sink(address)
     with pytest.raises(ConfigError, match="is not an address to send spans to"):
-        open_sink(
-            "phoenix:http://localhost:6006"
-        )  # a collector forwards none to where scores alone are taken
+        open_sink("phoenix:http://localhost:6006")  # which takes no spans

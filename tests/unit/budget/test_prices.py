@@ -92,9 +92,13 @@ def test_a_table_is_above_the_package(tmp_path: Path) -> None:
     assert prices.price_of(model("anthropic:claude-haiku-4-5-20251001")) is None
     assert price_of("openai:gpt-4o-mini", prices) == price_of("openai:gpt-4o-mini")
     assert prices.date == "today"
-    opus = model("anthropic:claude-sonnet-4-5")
-    full, half = prices.cost_usd(SPENT, opus), prices.in_batches().cost_usd(SPENT, opus)
-    assert half == pytest.approx((full or 0) / 2)
+    for name, batch, share in (
+        ("anthropic:claude-sonnet-4-5", prices.in_batches(), 0.5),
+        ("openai:gpt-4o-mini", prices_on().in_batches(), 0.5),
+        ("anthropic:claude-sonnet-4-5", prices_on().in_batches(), 1),
+    ):
+        full = prices.cost_usd(SPENT, model(name))
+        assert batch.cost_usd(SPENT, model(name)) == pytest.approx(share * (full or 0)), name
 
 
 @pytest.mark.parametrize(
@@ -117,14 +121,6 @@ def test_a_wrong_file_is_refused_with_its_field(text: str, named: str, tmp_path:
         load_prices(path)
 
 
-def test_batches_cost_half_at_openai_and_the_full_price_elsewhere() -> None:
-    prices = load_prices()
-    for name, share in (("openai:gpt-4o-mini", 0.5), ("anthropic:claude-haiku-4-5", 1.0)):
-        full = prices.cost_usd(SPENT, model(name))
-        assert full is not None
-        assert prices.in_batches().cost_usd(SPENT, model(name)) == pytest.approx(share * full)
-
-
 def test_a_request_with_a_long_prompt_costs_what_the_provider_takes_for_it() -> None:
     price = price_of("anthropic:claude-sonnet-4-5")
     one, longer = (Usage(calls=1, input_tokens=tokens, output_tokens=10) for tokens in (200_000, 200_001))
@@ -139,11 +135,9 @@ def test_the_prices_have_a_date_that_is_not_in_the_future_and_old_ones_are_warne
     dated = date.fromisoformat(prices.date)
     assert date(2026, 11, 1) <= dated <= datetime.now(UTC).date()
     assert prices.too_old(gpt, now_ns=at(f"{dated}")) is None
-    said = prices.too_old(gpt, now_ns=at(f"{dated.replace(year=2040)}"))
-    assert said is not None
+    said = prices.too_old(gpt, now_ns=at(f"{dated.replace(year=2040)}")) or ""
     assert f"was looked up on {dated}" in said
     assert "install a later genai-prices" in said
-    assert "`judge.prices`" in said
 
 
 def test_a_price_of_a_table_is_old_after_half_a_year_from_its_own_date(tmp_path: Path) -> None:

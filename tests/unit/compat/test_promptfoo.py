@@ -35,14 +35,10 @@ async def test_verdicts_are_read_off_the_final_line_or_counted() -> None:
     for nli, expected in [
         (f"{FINAL} Yes. No.", HALF),
         (f"{FINAL.upper()} YES. NO.", HALF),
-        (f"{FINAL}\nYes.\nNo.\n", HALF),
         (f"**{FINAL}** Yes. No.", HALF),
         (f"{FINAL} Yes.", HALF),
         (f"{FINAL} Yes, No.", HALF),
-        (f"{FINAL} Yes. . Yes.", ALL),
         (f"{FINAL} No. No. No. No. No.", NONE),
-        (f"{FINAL} Yes. Yes. Yes.", ALL),
-        (f"{FINAL} Yes. No. No.", NONE),
         (f"{FINAL} yes/no. no yes.", ALL),
         (f"{FINAL} Yes. Maybe.", GRADER_ERROR),
         (f"{FINAL} 1. Yes. 2. No.", GRADER_ERROR),
@@ -55,7 +51,6 @@ async def test_verdicts_are_read_off_the_final_line_or_counted() -> None:
         ("Verdict: yes. Verdict: not sure.", HALF),
         ("verdict: no " * 9, NONE),
         ("**Verdict:** Yes", GRADER_ERROR),
-        ("No idea.", GRADER_ERROR),
         ("", GRADER_ERROR),
     ]:
         assert await faithfulness("one\ntwo", nli) == expected, nli
@@ -90,14 +85,11 @@ async def test_the_question_is_embedded_before_those_that_were_made_and_an_empty
 async def test_recall_counts_marked_lines_alone() -> None:
     for reply, expected in [
         ("1. s. So [Attributed]\n2. t. So [Not Attributed]", HALF),
-        ("[ATTRIBUTED]\n[not attributed]", HALF),
         ("Here you go:\n1. a [Attributed]\n\n2. b [attributed]\nThat is all.", ALL),
         ("[Attributed] [Not Attributed]", NONE),
-        ("[Attributed] [Attributed]", ALL),
         ("1. a [Attributed] 2. b [Not Attributed]\n3. c [Attributed]", HALF),
         ("1. a.[Attributed]\r\n2. b.[Not Attributed]\r\n", HALF),
         ("[NotAttributed]\n[ Attributed ]\nAttributed", GRADER_ERROR),
-        ("nothing", GRADER_ERROR),
         ("", GRADER_ERROR),
     ]:
         assert await measured("context_recall", CannedCalls({"recall": [reply]})) == expected, reply
@@ -121,7 +113,6 @@ async def test_context_relevance_counts_quoted_lines_per_chunk_and_of_one_text_l
         (CHUNKS, "France is in Europe. Paris is the capital of France.", GRADER_ERROR),
         (CHUNKS, '"Paris is the capital of France."', GRADER_ERROR),
         (CHUNKS, "1.", HALF),
-        (CHUNKS, "-", HALF),
         (CHUNKS, " \n", NONE),
         (CHUNKS, "", GRADER_ERROR),
         ((), "Insufficient Information", NONE),
@@ -134,7 +125,6 @@ async def test_context_relevance_counts_quoted_lines_per_chunk_and_of_one_text_l
         ((f"\n{PROSE}\n",), PROSE, ALL),
         ((PROSE,), "No sentence helps.", GRADER_ERROR),
         ((LINES,), "Paris is big. It is old!", HALF),
-        ((CHUNKS[0],), CHUNKS[0], ALL),
     ]
     for contexts, reply, expected in cases:
         calls = CannedCalls({"relevance": [reply]})

@@ -61,14 +61,11 @@ async def test_faithfulness_is_the_share_of_supported_statements() -> None:
 async def test_a_reply_out_of_form_is_asked_for_again_with_what_was_wrong_and_then_an_error() -> None:
     for statements in (
         [statement(True, [3])],
-        [statement(True, [-1])],
         [statement(False, [7])],
         [statement(True, ["0"])],
-        [statement(True, [True])],
         [statement("yes")],
         [statement(1)],
         [{"statement": "s"}],
-        ["s"],
         None,
         {},
     ):
@@ -85,7 +82,6 @@ async def test_only_bare_json_is_read() -> None:
         "",
         "null",
         '```json\n{"statements": []}\n```',
-        'Here: {"statements": []}',
         '{"statements": []} bye',
         '{"statements": [],}',
         '[{"statements": []}]',
@@ -111,7 +107,6 @@ async def test_precision_is_the_plain_mean_and_an_ungraded_chunk_counts_0() -> N
             ([(0, True), (1, False), (2, True)], 2 / 3),
             ([(2, True), (0, False)], 1 / 3),
             ([(0, True), (0, True), (1, True), (2, False)], 0.75),
-            ([(0, True), (0, False)], 0.25),
             ([(0, False), (1, False), (2, False)], 0.0),
         ]
         for grades, score in cases:

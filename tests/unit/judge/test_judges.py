@@ -62,13 +62,9 @@ async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
     assert failure.error_type == JudgeTimeout.error_type
 
 
-def test_without_a_key_the_environment_gives_the_lexical_judge() -> None:
+def test_the_environment_names_the_judge_or_gives_the_lexical_one() -> None:
     judge = open_judge(judge_named_by({}), environ={})
     assert isinstance(unwrapped(judge), LexicalJudge)
-    assert (judge.identity.provider, judge.identity.model) == ("lexical", "lexical-v4")
-
-
-def test_a_key_or_a_url_in_the_environment_gives_that_judge() -> None:
     for environ, model in [
         ({"OPENAI_API_KEY": "k"}, "gpt-4o-mini"),
         ({"OPENAI_BASE_URL": "http://localhost:11434/v1", "RAGTRACE_JUDGE_MODEL": "qwen3"}, "qwen3"),
@@ -200,15 +196,11 @@ async def one(limiter: AdaptiveLimiter, failure: JudgeError | None = None) -> No
                 raise failure
 
 
-async def test_an_overload_halves_the_pace_and_no_other_failure() -> None:
-    for failure, pace in [(JudgeUnavailable("429"), 4), (JudgeTimeout("late"), 4), (JudgeNonsense("?"), 8)]:
-        limiter = AdaptiveLimiter(8)
+async def test_an_overload_halves_the_pace_and_a_clean_round_raises_it_by_one() -> None:
+    for failure, pace in [(JudgeUnavailable("429"), 2), (JudgeTimeout("late"), 2), (JudgeNonsense("?"), 4)]:
+        limiter = AdaptiveLimiter(4)
         await one(limiter, failure)
         assert limiter.limit == pace, failure
-
-
-async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
-    limiter = AdaptiveLimiter(4)
     await one(limiter, JudgeUnavailable("429"))
     limits = []
     for _ in range(7):
@@ -256,12 +248,6 @@ def test_any_text_that_is_no_reply_says_so(text: str) -> None:
 @given(st.text(alphabet="ab {}[]\n`,", max_size=40), st.text(alphabet="ab }]\n`,", max_size=40))
 def test_a_reply_is_found_whatever_stands_around_it(before: str, after: str) -> None:
     assert parse_reply(f"{before} {json.dumps(EMPTY.model_dump())} {after}", VerifyReply) == EMPTY
-
-
-def test_hostile_nesting_is_no_reply() -> None:
-    for text in ["{" * 5000, "[" * 5000, '{"a":' * 5000, "{}{" * 500]:
-        with pytest.raises((NotJson, InvalidReply)):
-            parse_reply(text, VerifyReply)
 
 
 def test_what_is_wrong_does_not_quote_the_reply() -> None:

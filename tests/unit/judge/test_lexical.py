@@ -7,11 +7,9 @@ import hashlib
 import json
 import unicodedata
 from importlib.resources import files
-from typing import Any
 
-import pytest
-
-from ragtrace.judge.lexical import LexicalJudge, claim_kind
+from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge.phrases import claim_kind
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import Chunk, Label, MetricResult, RagRecord, SkipReason, Verdict, VerdictLabel
 from ragtrace.pipeline import evaluate
@@ -218,41 +216,18 @@ async def test_how_characters_are_composed_makes_no_difference() -> None:
         assert (await verdict_by(claim, context)).support == (await verdict_by(context, context)).support
 
 
-async def test_a_hundred_thousand_characters_without_a_full_stop_are_judged() -> None:
-    for unit in ["顾客可以退回鞋子", "refunds take long ", "e\u0301", "الكتب ", "x"]:
-        text = (unit * 100_000)[:100_000]
-        evaluation = await evaluate(
-            RagRecord.of(answer="Refunds take 30 days. 顾客可以退回鞋子。", contexts=[text])
-        )
-        [result] = evaluation.results
-        assert result.counts.total == 2, unit
-
-
 SAMPLE = ROOT / "examples" / "data" / "ragtruth_qa_sample.jsonl"
 SAID = json.loads(files("ragtrace.judge").joinpath("support_model.json").read_text())
-RETURNS = "Customers may return purchased shoes within 30 days. The store in Berlin pays the money back."
-
-
-async def judged_by_default(answer: str) -> tuple[MetricResult, Any]:
-    evaluation = await evaluate(RagRecord.of(answer=answer, contexts=[RETURNS]))
-    [result] = evaluation.results
-    return result, evaluation.suspicion
-
-
-async def test_every_claim_has_a_probability_of_support_and_a_decided_one_a_confidence() -> None:
-    given = "The store in Hamburg pays the money back. It costs 99 euros."
-    result, _ = await judged_by_default(f"Customers may return shoes within 30 days. {given}")
-    there, unclear, missing = result.verdicts
-    assert [each.label.value for each in result.verdicts] == ["supported", "unjudged", "unsupported"]
-    assert (there.confidence, unclear.confidence) == (there.support, None)
-    assert missing.confidence == pytest.approx(1 - missing.support)
-    assert there.support > unclear.support > missing.support
 
 
 async def test_a_doubtful_answer_is_more_suspicious_than_a_copied_one() -> None:
     said = "Customers may return purchased shoes within 30 days."
-    _, copied = await judged_by_default(said)
-    _, invented = await judged_by_default(f"{said} Gift cards last 99 years.")
+    answers = (said, f"{said} Gift cards last 99 years.")
+    copied, invented = [
+        (await evaluate(RagRecord.of(answer=answer, contexts=[POLICY]))).suspicion for answer in answers
+    ]
+    assert copied is not None
+    assert invented is not None
     assert 0 < copied < 0.2 < 0.5 < invented < 1
 
 

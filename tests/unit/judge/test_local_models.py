@@ -40,12 +40,6 @@ def test_windows_end_with_sentences_and_overlap_by_one() -> None:
     assert [re.findall(r"\d", window) for window in found] == [list("0123"), list("3456"), list("6789")]
 
 
-def test_a_text_ten_times_as_long_has_ten_times_the_windows() -> None:
-    sentence = "Eight words stand in this sentence of mine. "
-    short, long = (len(windows(sentence * number, 100)) for number in (300, 3_000))
-    assert 9 * short <= long <= 11 * short
-
-
 pytestmark = pytest.mark.slow
 
 

@@ -1,4 +1,4 @@
-"""Options of metrics: when a result passes, missing verdicts, evidence, sentences of chunks."""
+"""Options of metrics: when a result passes, missing verdicts, evidence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from ragtrace.errors import ConfigError, JudgeCutOff
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import (
-    ChunksInput,
-    ChunksReply,
-    GivenGrade,
     GivenVerdict,
     VerifyInput,
     VerifyReply,
@@ -62,7 +59,6 @@ def test_what_an_option_cannot_be_is_told() -> None:
             "no 'contradicted' to compare: choose from score",
         ),
         ("faithfulness", {"evidence": False}, "has no option `evidence`.*`require_evidence`"),
-        ("context_relevance", {"unit": "word"}, "`unit` is chunk or sentence, not 'word'"),
         ("context_precision", {"against": "question"}, "`against` is reference or answer"),
         ("retrieval_recall", {"k": 0}, "`k` is a whole number from 1 on, not 0"),
     ]:
@@ -214,49 +210,3 @@ async def test_a_claim_without_evidence_counts_as_the_option_says() -> None:
         assert labels(result) == expected.split(), options
         versions.add(result.evaluator_version.partition("+")[0])
     assert len(versions) == 2
-
-
-NEEDED = "Refunds take 14 days."
-FIVE = f"Our shop opened in 1998. It is blue. {NEEDED} We sell shoes. Come by!"
-GRADES = Script.model_validate({"chunks": {NEEDED: 2, "We sell shoes.": 1, "shop": 0}})
-
-
-async def by_sentence(
-    *contexts: str | Chunk, judge: ScriptedJudge | None = None, unit: str = "sentence"
-) -> MetricResult:
-    record = RagRecord.of(question="How long?", contexts=contexts, answer="14 days.")
-    return await measured(record, judge or ScriptedJudge(GRADES), "context_relevance", unit=unit)
-
-
-async def test_one_relevant_sentence_of_five_gives_a_fifth() -> None:
-    result = await by_sentence(FIVE)
-    assert result.score == pytest.approx(0.2)
-    assert result.explanation == "3 of 5 sentences irrelevant, 1 partly relevant; score 0.2, threshold 0.5"
-    assert (result.details["by_chunk"], result.details["coverage"]) == (1.0, 1.0)
-    kept = [(FIVE[each.start : each.end], each.label.value) for each in result.intermediate.sentences]
-    assert [text for text, label in kept if label == "relevant"] == [NEEDED]
-    assert result.usage.calls == 1
-    by_chunk = await by_sentence(FIVE, unit="chunk")
-    assert by_chunk.score == 1.0
-    assert by_chunk.evaluator_version.startswith("1+")
-    assert result.evaluator_version.startswith("1-sentence+")
-
-
-async def test_five_thousand_sentences_are_judged_as_far_as_the_limit_says() -> None:
-    result = await by_sentence(" ".join(f"Fact number {n} is here." for n in range(5_000)))
-    assert (len(result.intermediate.sentences), result.details["sentences"]) == (300, 5_000)
-    assert (result.details["coverage"], result.usage.calls) == (pytest.approx(300 / 5_000), 8)
-
-
-async def test_a_decisive_sentence_whose_reply_is_cut_off_leaves_no_score() -> None:
-    def reply(request: JudgeRequest[Any]) -> Any:
-        chunks = cast(ChunksInput, request.inputs).chunks
-        if any(chunk.text == NEEDED for chunk in chunks):
-            raise JudgeCutOff("cut off")
-        return ChunksReply(chunks=[GivenGrade(id=chunk.number, reason="", relevance=0) for chunk in chunks])
-
-    undecided = await by_sentence(f"It is blue. {NEEDED}", judge=ScriptedJudge(reply))
-    assert undecided.skip_reason is SkipReason.UNDECIDED
-    assert "the judge left out 1 verdict" in undecided.explanation
-    decided = await by_sentence(FIVE, judge=ScriptedJudge(reply))
-    assert (decided.score, decided.details["coverage"], decided.passed) == (0.0, 0.8, False)

@@ -13,16 +13,15 @@ import pytest
 
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.model import Label
-from ragtrace.quality import (
+from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, VersionComparison, comparable, compare
+from ragtrace.quality.report import (
     DisputeCount,
     MeasuredJudge,
     QualityReport,
     ReportRequest,
     quality_report,
-    report_as_json,
 )
-from ragtrace.quality.comparing import ComparedAnswer, ComparedSide, VersionComparison, comparable, compare
-from ragtrace.quality.wording import render_page
+from ragtrace.quality.wording import render_page, report_as_json
 from ragtrace.stats import CountedShare, JudgeErrors, Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row
 

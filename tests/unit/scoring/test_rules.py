@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.model import Claim, CompatStatus, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.scoring import PROFILES, PassRule, score, scored_metrics, strict_faithfulness
-from ragtrace.scoring.formulas import Readings, claim_readings
+from ragtrace.scoring import PROFILES, score, scored_metrics
+from ragtrace.scoring.formulas import PassRule, Readings, claim_readings, strict_faithfulness
 
 DEFAULT = "material_contradicted == 0 and material_unsupported == 0 and coverage >= 0.5"
 LETTERS = dict(
@@ -65,6 +65,11 @@ def test_a_rule_decides_on_verdicts(rule: str, passing: str, failing: str, undec
 def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule: str, verdicts: str) -> None:
     if decided(rule, verdicts):
         assert sum(letter in "SCN" for letter in verdicts) * 2 >= len(verdicts)
+
+
+def test_where_nothing_was_judged_there_is_no_reading() -> None:
+    assert [readings("UU")[name] for name in ("score", "lenient", "coverage")] == [None, None, 0.0]
+    assert readings("")["coverage"] is None
 
 
 def test_what_is_no_rule_is_told() -> None:

@@ -17,7 +17,6 @@ from ragtrace.stats import (
     CountedShare,
     JudgeErrors,
     Pair,
-    PredictedAnswer,
     Weighed,
     WeightedMean,
     agreement_beyond_chance,
@@ -25,7 +24,6 @@ from ragtrace.stats import (
     detection_effort,
     difference_of,
     paired_difference,
-    predicted_mean,
     ratio_total,
     sign_test,
     weighted_mean,
@@ -219,36 +217,6 @@ def test_the_interval_of_a_correction_is_that_of_lang_and_reiczigel() -> None:
     )
     half = z * spread**0.5 / (se + sp - 1)
     assert (found.low, found.high) == pytest.approx((max(0.0, middle - half), middle + half))
-
-
-def joined(
-    noise: float, *, sampled: float = 0.2, size: int = 1_000, bias: float = 0.0
-) -> list[PredictedAnswer]:
-    draw = random.Random(3)
-    found = []
-    for number in range(size):
-        better = draw.betavariate(4, 1)
-        cheap = min(1.0, max(0.0, better + bias + draw.gauss(0, noise)))
-        is_sampled = draw.random() < sampled
-        found.append(
-            PredictedAnswer(
-                cheap, 1.0, better if is_sampled else None, sampled if is_sampled else None, str(number)
-            )
-        )
-    return found
-
-
-def test_a_good_cheap_judge_saves_answers_and_a_useless_one_none() -> None:
-    good, useless = predicted_mean(joined(0.05)), predicted_mean(joined(50.0))
-    assert good.factor > 2
-    assert good.high - good.low < 0.7 * (good.alone.high - good.alone.low)
-    assert useless.factor == pytest.approx(1, abs=0.05)
-    assert good.joined == useless.joined == good.alone.records
-
-
-def test_a_biased_cheap_judge_does_not_move_the_mean() -> None:
-    fair, biased = predicted_mean(joined(0.05)), predicted_mean(joined(0.05, bias=-0.3))
-    assert biased.mean == pytest.approx(fair.mean, abs=0.02)
 
 
 def test_effort_is_that_of_the_textbook() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace import evaluate_sync
 from ragtrace.errors import JudgeError
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Faithfulness, metric_named
@@ -18,7 +17,6 @@ from ragtrace.ports import Embeddings
 from ragtrace.testing import (
     Script,
     ScriptedJudge,
-    assert_faithful,
     assert_metrics,
     check_embedder,
     check_judge,
@@ -40,37 +38,35 @@ def test_an_answer_that_reaches_its_scores_gives_its_evaluation() -> None:
 
 def test_the_message_names_scores_claims_and_chunks() -> None:
     with pytest.raises(AssertionError) as caught:
-        assert_faithful(RETURNS, judge=ScriptedJudge())
-    assert str(caught.value).splitlines() == [
-        "record returns fails 1 of 1 metrics (judge scripted:scripted)",
-        "faithfulness: 1 of 2 claims contradicted; score 0.5, threshold 1",
-        "  contradicted: Orders can be returned within 30 days.",
-        "    faq-12: “Orders can be returned within 14 days.”",
-        "    the numbers differ",
-    ]
+        assert_metrics(RETURNS, judge=ScriptedJudge(), faithfulness=1.0)
+    said = str(caught.value)
+    assert said.startswith("record returns fails faithfulness (judge scripted:scripted)\n")
+    for part in (
+        "1 of 2 claims contradicted; score 0.5, threshold 1",
+        "contradicted  Orders can be returned within 30 days.",
+        "faq-12: “Orders can be returned within 14 days.”",
+        "the numbers differ",
+    ):
+        assert part in said
 
 
 def test_a_metric_that_had_nothing_to_judge_fails_the_gate_unless_allowed() -> None:
-    with pytest.raises(AssertionError, match=r"not measured, no_content: .*allow_skipped=True"):
+    with pytest.raises(AssertionError, match=r"(?s)no_content: .*allow_skipped=True"):
         assert_metrics(UNANSWERED, judge="scripted", faithfulness=0.8)
     assert_metrics(UNANSWERED, judge="scripted", faithfulness=0.8, allow_skipped=True)
 
 
 def test_a_judge_that_fails_fails_the_gate() -> None:
     broken = ScriptedJudge(Script(error="judge_timeout"))
-    with pytest.raises(AssertionError, match="faithfulness: error judge_timeout"):
+    with pytest.raises(AssertionError, match=r"(?s)fails faithfulness.*error    judge_timeout"):
         assert_metrics(RETURNS, judge=broken, faithfulness=0.0, allow_skipped=True)
 
 
 def test_text_under_judgment_cannot_steer_the_terminal() -> None:
     steering = RagRecord.of(question="?", contexts=["Cats purr."], answer="Dogs \x1b[2Jbark loudly.")
     with pytest.raises(AssertionError) as caught:
-        assert_faithful(steering, judge="scripted")
+        assert_metrics(steering, judge="scripted", faithfulness=1.0)
     assert "\x1b" not in str(caught.value)
-
-
-async def test_it_can_be_waited_for_inside_a_running_event_loop() -> None:
-    assert evaluate_sync(RETURNS, judge="scripted").results[0].score == 0.5
 
 
 class Altered(Faithfulness):
