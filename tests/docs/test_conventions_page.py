@@ -136,7 +136,6 @@ KINDS = {
     "hosted": "search inside the model's call",
     "clock": "clocks that differ",
     "wrapped": "answers in JSON, fields and thoughts",
-    "envelope": "results of tools in envelopes",
     "stream": "broken and whole streams",
     "producer": "producers",
     "negative": "no RAG call: none is judged",

@@ -520,11 +520,6 @@ def wrapped() -> Iterator[Found]:
         ("answer-tags", f"<scratchpad>hm</scratchpad>\n<answer>\n{A}\n</answer>"),
     ):
         yield (name, ONE, prompt_only(f"Answer from the context only.\n\nContext:\n{PAID}", Q, said))
-    for name, given in _asked():
-        yield f"asked-{name}", ONE, oi("CHAIN", given, A, oi_retriever("refund duration", PAID))
-    for name, returned in _returned():
-        yield f"{name}-alone", ONE, oi("CHAIN", Q, returned, oi_retriever(Q, PAID))
-        yield f"{name}-and-model", ONE, oi("CHAIN", Q, returned, oi_retriever(Q, PAID), oi_llm(Q, A))
     thought = parts("assistant", {"type": "reasoning", "content": "It is 14."}, A)
     yield (
         "reasoning-part",
@@ -533,78 +528,6 @@ def wrapped() -> Iterator[Found]:
             [parts("system", f"Answer from the context only.\n\nContext:\n{PAID}"), parts("user", Q)], thought
         ),
     )
-
-
-def _returned() -> Iterator[tuple[str, str]]:
-    """What a call returns where the answer is in an object: of providers and frameworks, or its ``repr``."""
-    messages = [{"role": "user", "content": Q}, {"role": "assistant", "content": A}]
-    text = {"type": "output_text", "text": A}
-    for name, held in (
-        ("messages", {"messages": messages}),
-        ("haystack", {"llm": {"replies": [A], "meta": [{}]}}),
-        ("responses", {"object": "response", "output": [{"type": "message", "content": [text]}]}),
-        ("anthropic", {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, text]}),
-        ("http", {"statusCode": 200, "body": dumped({"answer": A})}),
-        ("final-output", {"final_output": A, "steps": []}),
-        ("crew", {"raw": A, "tasks_output": []}),
-        ("autogen", {"messages": [{"source": "user", "content": Q, "type": "TextMessage"}, _BY_AUTOGEN]}),
-        ("pair", [A, [{"page_content": PAID}]]),
-    ):
-        yield name, dumped(held)
-    yield "langchain-str", f"content='{A}' additional_kwargs={{}} response_metadata={{}} id='run-1'"
-    yield "langchain-repr", f"AIMessage(content='{A}', additional_kwargs={{}})"
-    yield "langgraph-repr", f"{{'messages': [HumanMessage(content='{Q}'), AIMessage(content='{A}', id='1')]}}"
-    yield "llamaindex-repr", f"Response(response='{A}', source_nodes=[NodeWithScore(node=<Node 1>)])"
-    yield "dspy-repr", f"Prediction(\n    reasoning='so',\n    answer='{A}'\n)"
-
-
-_BY_AUTOGEN = {"source": "assistant", "content": A, "type": "TextMessage"}
-
-
-def _asked() -> Iterator[tuple[str, str]]:
-    """What a call is given where the question is in an object, whatever its type is said to be."""
-    for name, held in (
-        ("question", {"question": Q, "chat_history": [["Hi there friend", "Hello, how can I help"]]}),
-        ("messages", {"messages": [{"role": "user", "content": Q}]}),
-        ("beside-names", {"user_id": "u-1", "tenant": "acme corp", "text": Q}),
-        ("method", {"args": ["<app.Rag object at 0x7f01>", Q], "kwargs": {}}),
-        ("http", {"method": "POST", "path": "/ask", "body": dumped({"question": Q})}),
-        ("state", {"state": {"question": Q, "documents": [], "generation": ""}}),
-        ("list", [Q]),
-    ):
-        yield name, dumped(held)
-    yield "langchain-str", f"content='{Q}' additional_kwargs={{}}"
-    yield "pydantic-repr", f"AskRequest(question='{Q}', user_id='u1')"
-
-
-def envelopes() -> Iterator[Found]:
-    """Results of tools in envelopes of their own."""
-    for name, result in (
-        ("hits", {"hits": [{"id": "a", "text": PAID}], "total": 1}),
-        ("passages", {"status": "success", "passages": [{"text": PAID, "score": 1}]}),
-        ("mcp", {"content": [{"type": "text", "text": PAID}], "isError": False}),
-        ("mcp-json", {"content": [{"type": "text", "text": dumped({"results": [{"text": PAID}]})}]}),
-        ("pinecone", {"matches": [{"id": "a", "score": 0.5, "metadata": {"text": PAID}}]}),
-        ("bedrock", {"retrievalResults": [{"content": {"text": PAID, "type": "TEXT"}, "score": 0.5}]}),
-        ("azure", {"value": [{"@search.score": 1.5, "chunk_id": "a", "chunk": PAID}]}),
-        ("text", PAID),
-    ):
-        yield (name, ONE, chat([parts("user", Q)], A, tool("search_docs", result), operation="invoke_agent"))
-    for name, output in (
-        ("list", dumped([{"page_content": PAID, "metadata": {}}])),
-        ("results", dumped({"results": [{"text": PAID, "score": 0.5}]})),
-        ("texts", dumped([PAID])),
-        ("mcp", dumped({"response": [{"type": "text", "text": dumped({"pageContent": PAID})}]})),
-        ("n8n", dumped([[{"json": {"documents": [{"content": PAID}]}, "pairedItem": 0}]])),
-        ("pair", dumped([[{"page_content": PAID}, 0.3]])),
-        ("rows", dumped([[1, PAID, 0.8]])),
-        ("by-id", dumped({"a": PAID})),
-        ("repr", f"[Document(metadata={{'source': 'a.md'}}, page_content='{PAID}')]"),
-        ("graphql", dumped({"data": {"Get": {"Docs": [{"content": PAID}]}}})),
-        ("text", PAID),
-    ):
-        found = {"openinference.span.kind": "RETRIEVER", "input.value": Q, "output.value": output}
-        yield f"retriever-{name}", ONE, oi("CHAIN", Q, A, node("retriever", found), oi_llm(Q, A))
 
 
 def streams() -> Iterator[Found]:
@@ -751,7 +674,6 @@ def held() -> tuple[Case, ...]:
         "hosted": hosted(),
         "clock": clocks(),
         "wrapped": wrapped(),
-        "envelope": envelopes(),
         "stream": streams(),
         "producer": producers(),
         "negative": negatives(),

@@ -164,6 +164,21 @@ def _others() -> Iterator[Found]:
     request = {"messages": [{"role": "system", "content": STUFFED}, asked]}
     streamed = {"combined_chunk_content": A, "chunk_count": 3}
     yield "logfire-stream", ONE, logfire("streaming response from m took 1s", request, streamed)
+    items = [{"type": "message", "role": "system", "content": ["You are on the phone."]}]
+    items += [{"type": "message", "role": "user", "content": [Q]}]
+    turn = (
+        node("llm_node", {"lk.pii.chat_ctx": dumped({"items": items})}),
+        node("function_tool", {"lk.function_tool.name": "search_faq", "lk.pii.function_tool.output": PAID}),
+        node("llm_node", {"lk.pii.chat_ctx": dumped({"items": items}), "lk.pii.response.text": A}),
+    )
+    agent = node("agent_turn", {"lk.pii.user_input": Q, "lk.pii.response.text": A}, *turn)
+    yield "livekit", ONE, node("agent_session", {}, agent)
+    sentry = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.messages": dumped([{"role": "system", "content": STUFFED}, asked]),
+        "gen_ai.response.text": A,
+    }
+    yield "sentry", ONE, node("chat m", sentry)
     call = {"id": "1", "type": "function", "function": {"name": "retrieve", "arguments": "{}"}}
     events = [
         {"event.name": "gen_ai.user.message", "role": "user", "content": Q},

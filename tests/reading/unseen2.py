@@ -36,7 +36,7 @@ HELLO = "Hello! What can I do for you?"
 ONE = Expected(question=Q, chunks=(P,), answer=A)
 TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 NOT_YET = frozenset(
-    ["vietnamese-documents", "kotaemon", "quoted-mail", "context-then-understood", "question-first-then-information", "graphrag-tables", "triple-quotes", "completion-of-roles"]
+    ["kotaemon", "quoted-mail", "context-then-understood", "graphrag-tables", "triple-quotes"]
 )
 """The cases that are read otherwise than a person reads them."""
 

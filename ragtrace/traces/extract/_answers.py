@@ -16,13 +16,12 @@ from ragtrace.traces.extract._calls import Call, SpanTree, is_mapped
 from ragtrace.traces.extract._content import (
     FoundValue,
     Place,
-    found_text,
     may_be_parsed,
     open_damage,
     parse_loosely,
     snake,
 )
-from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
+from ragtrace.traces.extract._messages import last_answer_text, messages_of, turns_of
 from ragtrace.traces.extract._payload import ANSWER_NAME, ASIDE_NAME, RESULT_NAME, answer_of
 from ragtrace.traces.extract._prompts import (
     QUESTION_MARKS,
@@ -45,14 +44,13 @@ from ragtrace.traces.extract._span_reader import (
     is_unanswered,
     left_open,
 )
-from ragtrace.traces.extract._streams import JoinedStream, joined_tokens
+from ragtrace.traces.extract._streams import JoinedStream
 from ragtrace.traces.trace import Span, StatusCode, flat
 
 _MOST_GENERATIONS: Final = 24
 """Of one call, from the last: so many are compared with each other."""
 _MOST_COMPARED: Final = 4_000_000
 """Characters of prompts in which earlier answers are looked for."""
-_MOST_LEAVES: Final = 300
 _DEEPEST: Final = 8
 _SHORTEST_MATERIAL: Final = 12
 _FINAL: Final = re.compile(r"final[_ ]?(answer|response)", re.IGNORECASE)
@@ -134,23 +132,17 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
     node = parse_loosely(fenced[1].strip() if fenced else text)
     if isinstance(node, str):
         return (None if fenced else node), "the text of the JSON string"
-    if not fenced and (said := last_answer_text(messages_of(node)[0])):
-        return said, "the last message of the model"
-    if isinstance(node, tuple):
-        if tokens := joined_tokens(node):
-            return tokens, "the pieces of the JSON list"
-        if node and isinstance(node[0], str):
-            return (None if all(isinstance(each, str) for each in node) else node[0]), "the first in a list"
-        held = _inner_of(node if len(node) == 1 else {"content": node}) or answer_of(node)[0]
-        return held, "the text of the JSON list"
-    if not isinstance(node, dict):
+    if not isinstance(node, dict | tuple):
         return None, ""
-    if not (name := _name_of_answer(node, question)):
-        return (None if fenced else answer_of(node)[0]), "the text in the JSON"
-    if fenced and fenced.start() and not ANSWER_NAME.search(snake(name)):
+    name = _name_of_answer(node, question) if isinstance(node, dict) else None
+    if fenced and not (name and (not fenced.start() or ANSWER_NAME.search(snake(name)))):
         return None, ""  # an example of JSON, below what is said of it
-    held = _inner_of(node[name]) or answer_of(node)[0]
-    return held.strip() if held else None, f"`{name}` of the JSON in it"
+    inner = node[name] if name and isinstance(node, dict) else None
+    if isinstance(inner, tuple) and all(isinstance(each, str) for each in inner):
+        inner = "\n".join(map(str, inner))
+    held = last_answer_text(messages_of(node)[0]) if not fenced else None
+    held = held or answer_of(inner)[0] or answer_of(node)[0]
+    return held.strip() if held else None, f"`{name}` of the JSON in it" if name else "the text in the JSON"
 
 
 def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
@@ -202,18 +194,6 @@ def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
     return text[match.end() : next(asides, None)].strip(" \t\n*_"), f"what follows `{name}`"
 
 
-def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
-    if isinstance(node, str):
-        return node
-    if isinstance(node, dict) and depth < _DEEPEST:
-        name = _name_of_answer(node, None)
-        return message_text(node) or (_inner_of(node[name], depth + 1) if name else None)
-    if isinstance(node, tuple) and node and depth < _DEEPEST:
-        texts = [text for each in node if (text := _inner_of(each, depth + 1))]
-        return "\n".join(texts) if len(texts) == len(node) else None
-    return None
-
-
 def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:
     """Return the key of the answer: by its name, else the only one that holds prose."""
     held = {key: value for key, value in fields.items() if value and isinstance(value, str | dict | tuple)}
@@ -235,86 +215,34 @@ def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) 
 # -- what the call returned
 
 
-class _Leaf(NamedTuple):
-    """A text somewhere in the output of a call."""
-
-    path: str
-    name: str
-    text: str
-
-
-def _leaves(node: AttributeValue) -> list[_Leaf]:
-    found: list[_Leaf] = []
-    pending: list[tuple[str, str, AttributeValue, int]] = [("", "", parse_loosely(node), 0)]
-    while pending and len(found) < _MOST_LEAVES:
-        path, name, each, depth = pending.pop(0)
-        if isinstance(each, str):
-            if each.strip():
-                found.append(_Leaf(path, name, each.strip()))
-            continue
-        if depth > _DEEPEST:
-            continue
-        if isinstance(each, tuple):
-            said = joined_tokens(each) or last_answer_text(messages_of(each)[0])
-            if said:
-                found.append(_Leaf(f"{path}[-1]", "answer", said.strip()))
-            else:
-                pending.extend((f"{path}[{i}]", name, item, depth + 1) for i, item in enumerate(each[:50]))
-        elif isinstance(each, dict):
-            said = message_text(each) if "role" in each or each.get("type") == "ai" else ""
-            if said:
-                found.append(_Leaf(path, "answer", said.strip()))
-                continue
-            for key, value in list(each.items())[:_MOST_LEAVES]:
-                inner = f"{path}.{key}" if path else key
-                pending.append((inner, snake(key), value, depth + 1))
-    return found
-
-
 def returned(call: Call, answering: Answering) -> FoundValue[str] | None:
-    """Find the answer in what the call returned, under whatever key: by its text first."""
+    """Return the answer in what the call returned; none if a model's answer is under another key there."""
     own = call.own
-    if own is None or own.output is None:
+    if own is None or own.answer is None or own.answer.damage:
         return own.answer if own else None
-    texts = [text for each in answering.may_answer if (text := flat(said_by(each)))]
-    helped = {flat(said_by(each)) for each in answering.helped}.difference(texts, [""])
     said = flat(own.said)
-    if own.answer and own.answer.damage:
+    texts = [text for each in answering.may_answer if (text := flat(said_by(each)))]
+    is_same = any(_same(said, text) for text in texts)
+    if not is_same and said in {flat(said_by(each)) for each in answering.helped}:
+        # what left the application is the answer, even if a last step translated or rewrote it
+        return own.answer if len(said.split()) > 2 and not is_verdict(said) else None
+    holds = isinstance(parse_loosely(own.answer.value), dict | tuple)  # the text may be in it
+    if _is_sure(own.answer.how) or said in texts or (is_same and not holds):
         return own.answer
-    if own.answer and said:
-        is_sure = _is_sure(own.answer.how) and said not in helped
-        holds = isinstance(parse_loosely(own.answer.value), dict | tuple)  # the text may be in it
-        if is_sure or said in texts or (not holds and any(_same(said, text) for text in texts)):
-            return own.answer
-    known = {leaf.text for leaf in _leaves(own.told)} if own.told is not None else set()
-    for each in call.of(Role.RETRIEVAL, Role.RERANK):
-        known.update(chunk.text.strip() for chunk in each.chunks if chunk.text)
-    leaves = [each for each in _leaves(own.output) if each.text not in known]
-    ranked = [(rank, leaf) for leaf in leaves if (rank := _rank(leaf, texts, helped)) is not None]
-    if ranked:
-        _, leaf = min(ranked, key=lambda each: each[0])
-        how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
-        return found_text(leaf.text, Place(own.output_at, own.convention, own.span.span_id), how)
+    if not set(_texts_in(own.output, 0)).isdisjoint(texts):
+        return None
     # only a word, such as `done`, while a model said more
     is_status = len(said.split()) < 3 and any(len(each.split()) > 3 for each in texts)
-    return own.answer if said and said not in helped and not is_status else None
+    return own.answer if said and not is_status else None
 
 
-def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int] | None:
-    """Say how likely a text of the output is the answer; ``None`` if it is none.
-
-    What answers comes before what only helped to; but what left the application is the answer, even if a
-    last step translated or rewrote it.
-    """
-    said = flat(leaf.text)
-    is_named = bool(ANSWER_NAME.search(leaf.name))
-    if said in helped:
-        is_prose = len(said.split()) > 2 and not is_verdict(said) and not ASIDE_NAME.search(leaf.name)
-        return (1 if is_named else 4, 0) if is_prose else None
-    place = next((i for i, text in enumerate(texts) if _same(said, text)), None)
-    if place is not None:
-        return (0 if is_named else 2, place)
-    return (3, 0) if is_named and " " in said else None
+def _texts_in(value: AttributeValue, depth: int) -> Iterator[str]:
+    node = parse_loosely(value)
+    if isinstance(node, str):
+        yield flat(node)
+    elif isinstance(node, dict | tuple) and depth < _DEEPEST:
+        for each in node.values() if isinstance(node, dict) else node:
+            yield from _texts_in(each, depth + 1)
 
 
 def _is_sure(how: str) -> bool:

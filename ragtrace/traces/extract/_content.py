@@ -269,41 +269,24 @@ def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
     if stripped.startswith(BEGINNINGS_OF_EVENTS):
         return joined_events(stripped) or text
-    try:
-        node = json.loads(stripped)
-    except (ValueError, RecursionError):
-        node = _lines(stripped)
+    node = _loaded(stripped)
     if node is None:
         literal = _of_repr(stripped) if _REPR.match(stripped) else _python_literal(stripped)
         parsed: AttributeValue = text if literal is None else literal
     else:
         is_clean = "\\u" not in stripped or not _UNCLEAN.search(stripped)
-        parsed = joined_list(stripped, node) or _as_value(_without_items(node), is_clean)
+        parsed = joined_list(stripped, node) or _as_value(node, is_clean)
     return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
 
 
-def _lines(text: str) -> list[object] | None:
-    """Return the objects of a text with one in each line, ``None`` if it is none."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or not all(line.lstrip().startswith('{"') for line in lines):
-        return None
+def _loaded(text: str) -> object:
+    """Parse JSON, or a text with an object in each line; ``None`` if it is neither."""
     try:
-        return [json.loads(line) for line in lines]
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        lines = [line for line in text.splitlines() if line.strip()] if text.startswith('{"') else []
+    return _loaded(f"[{','.join(lines)}]") if len(lines) > 1 else None
 
-
-def _without_items(node: object) -> object:
-    """Return what n8n's items hold: ``[[{"json": {…}}]]`` is a list for each of a node's outputs."""
-    inner = node[0] if isinstance(node, list) and len(node) == 1 and isinstance(node[0], list) else node
-    if not isinstance(inner, list) or not inner or not all(isinstance(each, dict) for each in inner):
-        return node
-    if not all(isinstance(each.get("json"), dict) and each.keys() <= _OF_ITEMS for each in inner):
-        return node
-    return inner[0]["json"] if len(inner) == 1 else [each["json"] for each in inner]
-
-
-_OF_ITEMS = frozenset({"json", "binary", "pairedItem", "index", "error"})
 
 _parsing: ContextVar[Callable[[str], AttributeValue]] = ContextVar("parsing", default=_parse)
 

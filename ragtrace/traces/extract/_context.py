@@ -26,6 +26,7 @@ from ragtrace.traces.extract._content import (
 from ragtrace.traces.extract._documents import (
     MAX_CHUNKS,
     chunk_of,
+    documents_in_repr,
     find_documents,
     is_document,
     is_prose,
@@ -40,6 +41,7 @@ from ragtrace.traces.extract._messages import (
     Message,
     calls_tools,
     hosted_documents,
+    listed_documents,
     message_text,
     turns_of,
 )
@@ -51,14 +53,12 @@ from ragtrace.traces.extract._passages import (
     is_instruction,
     passages_in,
 )
-from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import (
     LAST_LABEL,
     OF_THE_CONVERSATION,
     QUESTION_MARKS,
     asked_by_label,
     asked_in,
-    documents_in_repr,
     objects_in_json,
     parted,
 )
@@ -430,8 +430,6 @@ def _without_retrieval(call: Call) -> str:
 _MOST_DROPPED: Final = 100
 _MOST_CHARS: Final = 4_000
 """Of a dropped chunk."""
-_MOST_COMPARED: Final = 50_000_000
-"""Characters that are searched for chunks."""
 _HEAD: Final = 60
 """A chunk begins in the prompt if so many of its first characters do."""
 _NEARLY: Final = 0.95
@@ -465,7 +463,7 @@ def _shown(call: Call, generation: SpanReading | None, chunks: Sequence[Chunk]) 
     if found is None or found.damage or not chunks:
         return {}
     prompt = flat("\n".join(message_text(message) for message in found.value or ()))
-    compared = chunks[: max(1, _MOST_COMPARED // max(1, len(prompt)))]
+    compared = chunks[: max(1, _MAX_COMPARED // max(1, len(prompt)))]
     shown = {
         chunk.id: (_part(flat(chunk.text), prompt), len(flat(chunk.text))) for chunk in compared if chunk.text
     }
@@ -657,7 +655,8 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
     for rest in rests:
         tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
         if labeled := tagged[-1] if tagged else asked_in(rest):
-            return labeled
+            first, *others = labeled.split("\n\n")
+            return "\n\n".join([first, *(each for each in others if not is_instruction(each.strip()))])
     plain = [_plain(rest) for rest in rests]
     for paragraphs in plain:
         if questions := [each for each in paragraphs if each.endswith(QUESTION_MARKS)]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice, pairwise
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
@@ -245,8 +247,7 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
     parsed = parse_loosely(value)
     if isinstance(parsed, dict):
-        listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)
-        return (listed, None) if isinstance(listed, tuple) else ((parsed,), None)
+        return (parsed,), None
     if isinstance(parsed, tuple):
         return parsed, None
     if not isinstance(parsed, str):
@@ -260,11 +261,6 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
     LlamaIndex wraps it as a node, LangChain as kwargs.
     """
     fields = {plain(key): value for key, value in document.items()}
-    text = fields.get("text")
-    if isinstance(text, str) and text[:2] == '{"' and (begins := _FIRST_KEY.match(text)):
-        within = parse_loosely(text) if plain(begins[1]) in _BEGINNINGS else None
-        if isinstance(within, dict):  # as tools return a document to a model
-            fields = {plain(key): value for key, value in within.items()}
     for _ in range(_DEEPEST_WRAPPER):
         if any(isinstance(fields.get(key), str) for key in _TEXT_KEYS):
             break
@@ -371,3 +367,33 @@ def _unused(identity: str, chosen: Mapping[str, Chunk]) -> str:
     while f"{identity}#{number}" in chosen:
         number += 1
     return f"{identity}#{number}"
+
+
+_REPR = re.compile(r"\b(?:Document|Node|TextNode|Chunk|Passage|Doc)\(")
+_QUOTE = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_REPR_TEXT = re.compile(rf"\b(?:page_content|content|text)={_QUOTE}", re.DOTALL)
+_REPR_ID = re.compile(rf"\b(?:id|id_|doc_id|node_id)={_QUOTE}")
+_MOST_REPRS = 1_000
+
+
+def documents_in_repr(text: str) -> tuple[AttributeValue, ...]:
+    """Read documents that a template wrote as Python shows them: ``[Document(id='a', page_content='…')]``."""
+    if "content=" not in text and "text=" not in text:
+        return ()
+    starts = [each.start() for each in islice(_REPR.finditer(text), _MOST_REPRS)]
+    found: list[AttributeValue] = []
+    for start, end in pairwise([*starts, len(text)]):
+        said = _REPR_TEXT.search(text, start, end)
+        if said is None:
+            continue
+        named = _REPR_ID.search(text, start, said.start())
+        found.append({"text": _literal(said[1]), **({"id": _literal(named[1])} if named else {})})
+    return tuple(found)
+
+
+def _literal(text: str) -> str:
+    """Return what a Python string literal says."""
+    try:
+        return str(ast.literal_eval(text))
+    except (ValueError, SyntaxError, MemoryError):
+        return text[1:-1]

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import in_camel_case, parse_loosely, recover_elements
-from ragtrace.traces.extract._documents import has_text, is_document, plain
+from ragtrace.traces.extract._documents import (
+    OF_QUESTIONS,
+    documents_in_repr,
+    has_text,
+    is_document,
+    is_prose,
+    plain,
+    text_in,
+)
+from ragtrace.traces.extract._passages import documents_in_tags
 from ragtrace.traces.trace import Span
 
 Message = Mapping[str, AttributeValue]
@@ -65,9 +74,6 @@ _SEARCHES = re.compile(
     r"server_tool_call_response|(file|web|document)_search(_tool)?_(call|result)|.*_search_tool_result"
 )
 """Types of parts that hold what the provider's own search found."""
-_RESULTS_OF_SEARCH = (
-    *("server_tool_call_response", "results", "search_results", "content", "response", "output"),
-)
 _GIVEN = ("documents", "docs")
 """Plain keys of documents that a request or a response lists."""
 _RETURNED = (
@@ -177,7 +183,8 @@ def _hosted(
         yield from shown_document(node)
         return
     if is_response and isinstance(kind, str) and _SEARCHES.fullmatch(kind):
-        yield from _results_of_search(node)
+        listed = listed_documents({key: each for key, each in node.items() if key != "queries"})
+        yield from (each for each in (listed if isinstance(listed, tuple) else ()) if isinstance(each, dict))
         return
     for key, inner in node.items():
         if not isinstance(inner, _NESTED) or (name := plain(key)) in _OF_OTHERS:
@@ -215,17 +222,6 @@ def shown_document(part: Message) -> Iterator[AttributeValue]:
     text = content if isinstance(content, str) else message_text({"content": content})
     named = part.get("id") or (source if isinstance(source, str) else None) or part.get("title")
     yield {"text": text, "id": named, "title": part.get("title")} if text else part
-
-
-def _results_of_search(node: AttributeValue) -> Iterator[AttributeValue]:
-    for _ in range(4):
-        if not isinstance(node, dict):
-            break
-        inner = next((parse_loosely(node[key]) for key in _RESULTS_OF_SEARCH if node.get(key)), None)
-        if inner is None:
-            break
-        node = inner
-    yield from (each for each in node if isinstance(each, dict)) if isinstance(node, tuple) else ()
 
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
@@ -450,3 +446,122 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
             else:
                 found.append(each)
     return tuple(found)
+
+
+_MAX_WRAPPERS = 6
+_LIST_KEYS = (*("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),)
+
+
+def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
+    """Return the documents in envelopes of any keys: the first objects with text, else the longest texts.
+
+    What has the same keys above it belongs together. Without documents, it is the value.
+    """
+    node = parse_loosely(value)
+    if _is_error(node):
+        return ()
+    if not isinstance(node, tuple | dict):
+        text = node if isinstance(node, str) else ""
+        return (documents_in_repr(text) if _REPRS.match(text) else documents_in_tags(text)) or node
+    groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
+    texts: list[tuple[AttributeValue, ...]] = []
+    others: list[tuple[AttributeValue, ...]] = []
+    for _ in range(_MAX_WRAPPERS):
+        below: list[tuple[bool, list[AttributeValue]]] = []
+        for is_list, group in groups:
+            items = tuple(_items(group))
+            found = [is_document(each) for each in items]
+            if (all(found) or (is_list and any(found))) and items and not _is_envelope(items):
+                if not isinstance(group[0], tuple) and len(items) == 1:
+                    return _held(items[0], depth) or items[0]
+                return tuple(one for each in items for one in (_held(each, depth) or (each,)))
+            if items and all(map(is_prose, items)):
+                texts.append(items)
+            elif is_list:
+                others.append(items)
+            objects = [each for each in items if isinstance(each, dict)]
+            for each in objects:
+                if len(each) > 1 and all(map(is_prose, each.values())):
+                    by_id = ((key, text) for key, text in each.items() if not _is_aside(key))
+                    texts.append(tuple({"id": key, "text": text} for key, text in by_id))
+            keys = dict.fromkeys(key for each in objects for key in each if not _is_aside(key))
+            for key in sorted(keys, key=lambda key: plain(key) not in _LIST_KEYS):
+                inner = [_parsed(each[key]) for each in objects if key in each]
+                below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
+        groups = below
+    return max(texts, key=lambda listed: len(str(listed)), default=next(iter(others), node))
+
+
+def _is_aside(key: str) -> bool:
+    return bool(OF_QUESTIONS.fullmatch(plain(key)) or _OF_ERRORS.fullmatch(plain(key)))
+
+
+def _is_error(node: AttributeValue) -> bool:
+    """Return whether a result only tells of an error, or that nothing was found."""
+    if not isinstance(node, dict):
+        return isinstance(node, str) and bool(_RAISED.match(node))
+    if node.get("isError", node.get("is_error")) is True or node.get("status") in ("error", "failed"):
+        return True
+    said = [key for key, value in node.items() if value and not isinstance(value, int)]
+    is_told = (_OF_ERRORS.fullmatch(plain(key)) and not isinstance(node[key], tuple) for key in said)
+    return bool(said) and all(is_told)
+
+
+_OF_ERRORS = re.compile(
+    r"(error)?(errors?|exception|traceback|details?|message|reason|warnings?|status|code)"
+)
+_RAISED = re.compile(
+    r"\s*(?:Traceback \(most recent call last\)|(?:[\w.]{0,80}(?:Error|Exception)|error)"
+    r"(?: (?:executing|calling|invoking|running|in|while)\b[^:\n]{0,80})?:\s)"
+)
+
+
+def _items(group: Sequence[AttributeValue]) -> Iterator[AttributeValue]:
+    """Yield what is in lists, however nested, and what is in none; a row with one text as an object."""
+    for each in group:
+        if not isinstance(each, tuple):
+            yield each
+        elif _is_row(each):
+            yield _scored(each)
+        elif not each or not isinstance(each[0], float):  # an embedding
+            yield from _items([_parsed(item) for item in each])
+
+
+def _parsed(value: AttributeValue) -> AttributeValue:
+    return parse_loosely(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def _is_envelope(items: Sequence[AttributeValue]) -> bool:
+    """Return whether an object only surrounds the parts of a result, as the Model Context Protocol has it."""
+    only = items[0] if len(items) == 1 and isinstance(items[0], dict) else {}
+    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(
+        _parsed(only.get("content")), tuple | dict
+    )
+
+
+_OF_ENVELOPES = frozenset({"content", "iserror", "structuredcontent", "meta", "status", "tooluseid"})
+_REPRS = re.compile(r"\s*[\[(]{0,2}[A-Z]\w{1,40}\(")
+
+
+def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
+    """Return the documents in the text of another, or the texts of a tool's message."""
+    if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
+        return ()
+    results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
+    texts: list[AttributeValue] = [*results] or [text_in(document)]
+    found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
+    inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
+    return inner if inner and all(is_document(each) or is_prose(each) for each in inner) else tuple(results)
+
+
+def _is_row(item: tuple[AttributeValue, ...]) -> bool:
+    """Return whether a list is ``(document, score)``, or a row of a database with one text in it."""
+    numbers = sum(isinstance(each, int | float) for each in item)
+    return bool(numbers) and sum(isinstance(each, dict) or is_prose(each) for each in item) == 1
+
+
+def _scored(row: tuple[AttributeValue, ...]) -> AttributeValue:
+    """Convert ``(document, score)``, as vector stores return it, or a database's row to a document."""
+    document = next(each for each in row if isinstance(each, dict) or is_prose(each))
+    score = row[-1] if isinstance(row[-1], float | int) else None
+    return {**(document if isinstance(document, dict) else {"text": document}), "score": score}

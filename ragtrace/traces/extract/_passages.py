@@ -127,7 +127,7 @@ _OTHER: Final = re.compile(
 _INSTRUCTION: Final = re.compile(
     r"[\W\d_]{0,6}(?:you are\b|you're an? |you must\b|you should\b|you will be\b|your (?:task|job|role|goal) "
     r"|(?:answer|respond|reply)\b(?! ?:)|if you (?:don't|do not|cannot|can't) "
-    r"|if the (?:answer|context|passages|documents) "
+    r"|if the (?:answer|context|passages|documents|information|sources) "
     r"|(?:do not|don't|never) (?:use|make|invent|answer|add|reveal|mention) "
     r"|always (?:answer|respond|reply|be|cite|use) |please (?:answer|respond|be|use|cite)\b"
     r"|be (?:polite|brief|concise|helpful|honest|short|friendly)\b"
@@ -226,10 +226,13 @@ def are_about(passages: Sequence[str], question: str) -> bool:
 def _beginnings(text: str) -> set[str]:
     """Return how the longer words begin; in scripts that may not divide words, each two characters."""
     words = {word[:5].lower() for word in text.split() if len(word) > _SHORT_WORD}
+    if _VIETNAMESE.search(text):  # which divides its words into syllables
+        words |= {" ".join(pair).lower() for pair in pairwise(text.split())}
     return words | {text[each.start() : each.start() + 2] for each in CJK.finditer(text)}
 
 
 _ENGLISH: Final = re.compile(r"\b(?:the|you|your)\b", re.IGNORECASE)
+_VIETNAMESE: Final = re.compile(r"[\u1ea0-\u1ef9]")
 _SHORT_WORD: Final = 3
 _SHARED: Final = 2
 
@@ -368,6 +371,12 @@ def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
     names_of_passages = _TAGS if is_directed else _SURE_TAGS
     passages = [each for each in chosen if re.fullmatch(names_of_passages, each.name)]
     return _inside_all(text, passages, depth)._replace(has_answer=has_answer)
+
+
+def documents_in_tags(text: str) -> tuple[str, ...]:
+    """Return the passages of a text that has nothing but several of them, between tags."""
+    found = _tagged(text, is_directed=True) if text.lstrip().startswith("<") else Passages()
+    return found.passages if len(found.passages) > 1 and not found.rest.strip() else ()
 
 
 def _in_any_tags(text: str, depth: int = 0) -> Passages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
@@ -24,15 +24,12 @@ from ragtrace.traces.extract._content import (
     text_damage,
 )
 from ragtrace.traces.extract._documents import (
-    OF_QUESTIONS,
     find_documents,
     has_text,
     is_document,
     is_passage,
     is_prose,
     is_stored,
-    plain,
-    text_in,
 )
 from ragtrace.traces.extract._messages import (
     MESSAGES_KEYS,
@@ -40,11 +37,12 @@ from ragtrace.traces.extract._messages import (
     hosted_documents,
     last_answer_text,
     last_user_text,
+    listed_documents,
     message_text,
     messages_of,
     tool_messages,
 )
-from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD, documents_in_repr
+from ragtrace.traces.extract._prompts import QUESTION_MARKS, REPLY_ABROAD
 from ragtrace.traces.extract._span_reader import ToolResult
 from ragtrace.traces.extract._streams import joined_tokens
 from ragtrace.traces.trace import Span
@@ -55,17 +53,8 @@ _QUESTION_NAME: Final = re.compile(
     r"question|query|utterance|^(user|human|customer|current|last|new|chat)_?(message|text|prompt|turn)$|^(message|prompt|ask)$",
     re.IGNORECASE,
 )
-_ANSWER_KEYS: Final = (
-    "answer",
-    "output",
-    "result",
-    "response",
-    "answers",
-    "replies",
-    "choices",
-    "generations",
-)
 _REPLY_KEYS: Final = ("answers", "replies", "choices", "generations")
+_ANSWER_KEYS: Final = ("answer", "output", "result", "response", *_REPLY_KEYS)
 _OTHER_ANSWER_KEYS: Final = ("message", "data", "outputs", "text", "body", "final_output", "raw", "value")
 ANSWER_NAME: Final = re.compile(
     r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
@@ -84,9 +73,6 @@ ASIDE_NAME: Final = re.compile(
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
 _SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
-_LIST_KEYS: Final = (
-    *("documents", "nodes", "output", "result", "results", "chunks", "hits", "matches", "context"),
-)
 _SYNTHESIS: Final = "text_chunks"
 
 
@@ -157,89 +143,6 @@ def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
     return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
 
-def listed_documents(value: AttributeValue, depth: int = 0) -> AttributeValue:
-    """Return the documents in envelopes of any keys: the first objects with text, else the longest texts.
-
-    What has the same keys above it belongs together. Without documents, it is the value.
-    """
-    node = parse_loosely(value)
-    if isinstance(node, str) and _REPRS.match(node) and (shown := documents_in_repr(node)):
-        return shown
-    if not isinstance(node, tuple | dict):
-        return node
-    groups: list[tuple[bool, list[AttributeValue]]] = [(isinstance(node, tuple), [node])]
-    texts: list[tuple[AttributeValue, ...]] = []
-    others: list[tuple[AttributeValue, ...]] = []
-    for _ in range(_MAX_WRAPPERS):
-        below: list[tuple[bool, list[AttributeValue]]] = []
-        for is_list, group in groups:
-            items = tuple(_items(group))
-            found = [is_document(each) for each in items]
-            if (all(found) or (is_list and any(found))) and items and not _is_envelope(items):
-                if not isinstance(group[0], tuple) and len(items) == 1:
-                    return _held(items[0], depth) or items[0]
-                return tuple(one for each in items for one in (_held(each, depth) or (each,)))
-            if items and all(map(is_prose, items)):
-                texts.append(items)
-            elif is_list:
-                others.append(items)
-            objects = [each for each in items if isinstance(each, dict)]
-            for each in objects:
-                if each and all(map(is_prose, each.values())):
-                    by_id = (
-                        (key, text) for key, text in each.items() if not OF_QUESTIONS.fullmatch(plain(key))
-                    )
-                    texts.append(tuple({"id": key, "text": text} for key, text in by_id))
-            keys = dict.fromkeys(
-                key for each in objects for key in each if not OF_QUESTIONS.fullmatch(plain(key))
-            )
-            for key in sorted(keys, key=lambda key: plain(key) not in _LIST_KEYS):
-                inner = [_parsed(each[key]) for each in objects if key in each]
-                below.append((plain(key) in _LIST_KEYS and isinstance(inner[0], tuple), inner))
-        groups = below
-    if texts:
-        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
-    return next(iter(others), node)
-
-
-def _items(group: Sequence[AttributeValue]) -> Iterator[AttributeValue]:
-    """Yield what is in lists, however nested, and what is in none; a row with one text as an object."""
-    for each in group:
-        if not isinstance(each, tuple):
-            yield each
-        elif _is_row(each):
-            yield _scored(each)
-        elif not each or not isinstance(each[0], float):  # an embedding
-            yield from _items([_parsed(item) for item in each])
-
-
-def _parsed(value: AttributeValue) -> AttributeValue:
-    return parse_loosely(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
-
-
-def _is_envelope(items: Sequence[AttributeValue]) -> bool:
-    """Return whether an object only surrounds the parts of a result, as the Model Context Protocol has it."""
-    only = items[0] if len(items) == 1 and isinstance(items[0], dict) else {}
-    return _OF_ENVELOPES.issuperset(map(plain, only)) and isinstance(
-        _parsed(only.get("content")), tuple | dict
-    )
-
-
-_OF_ENVELOPES: Final = frozenset({"content", "iserror", "structuredcontent", "meta", "status", "tooluseid"})
-_REPRS: Final = re.compile(r"\s*[\[(]{0,2}[A-Z]\w{1,40}\(")
-
-
-def _held(document: AttributeValue, depth: int) -> tuple[AttributeValue, ...]:
-    """Return the documents in the text of another, or the texts of a tool's message."""
-    if not isinstance(document, dict) or depth > _MAX_WRAPPERS:
-        return ()
-    results = [each.content for each in tool_messages(messages_of((document,))[0]) if each.content]
-    texts: list[AttributeValue] = [*results] or [text_in(document)]
-    found = [listed_documents(each, depth + 1) for each in texts if isinstance(_parsed(each), tuple | dict)]
-    inner = tuple(one for each in found for one in (each if isinstance(each, tuple) else (each,)))
-    return inner if inner and all(is_document(each) or is_prose(each) for each in inner) else tuple(results)
-
-
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
     raw = span.attributes.get(key)
@@ -258,23 +161,7 @@ def handed_on(span: Span, key: str) -> AttributeValue:
 def returns_documents(span: Span, key: str) -> bool:
     """Return whether a decorated function returned documents: then its name decides, like a tool's."""
     listed = listed_documents(first_text(span, key))
-    items = listed if isinstance(listed, tuple) else ()
-    return bool(items) and all(isinstance(each, dict) and has_text(each) for each in items)
-
-
-def _is_row(item: tuple[AttributeValue, ...]) -> bool:
-    """Return whether a list is ``(document, score)``, or a row of a database with one text in it."""
-    numbers = sum(isinstance(each, int | float) for each in item)
-    return bool(numbers) and sum(isinstance(each, dict) or is_prose(each) for each in item) == 1
-
-
-def _scored(item: AttributeValue) -> AttributeValue:
-    """Convert ``(document, score)``, as vector stores return it, or a database's row to a document."""
-    if not isinstance(item, tuple) or not _is_row(item):
-        return item
-    document = next(each for each in item if isinstance(each, dict) or is_prose(each))
-    score = item[-1] if isinstance(item[-1], float | int) else None
-    return {**(document if isinstance(document, dict) else {"text": document}), "score": score}
+    return isinstance(listed, tuple) and bool(listed) and all(map(is_document, listed))
 
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
@@ -284,8 +171,9 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return None, ""
     if isinstance(node, dict):
         return _question_in_mapping(node, depth)
-    if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
-        return node[0], "its only text"
+    only = node[0] if isinstance(node, tuple) and len(node) == 1 else None
+    if isinstance(only, str | tuple) or (isinstance(only, dict) and only.keys().isdisjoint(("role", "type"))):
+        return _question(only, depth + 1)
     text = last_user_text(messages_of(node)[0])
     parsed = parse_loosely(text) if text and text.lstrip()[:1] == "{" else None
     if isinstance(parsed, dict) and any(name in parsed for name in _QUESTION_KEYS):  # a chain's input
@@ -306,16 +194,14 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
         text, how = _question(parse_loosely(node[name]), depth + 1)
         return text, how if how.startswith("the last") else f"`{name}` in its JSON"
     text = last_user_text(messages_of(node)[0])
-    if text:
+    if text or "role" in node:
         return text, "the last message of the user"
-    text, how = _question_of_a_step(node.get("data", node))
-    if text is None and "role" not in node:
-        text, how = _question_by_its_name(node)
-        if isinstance(body := parse_loosely(text), dict):
-            return _question(body, depth + 1)
-        if text is None or " " not in text.strip():
-            below = _asked_below(node, depth)
-            text, how = (below, "the question in its JSON") if below else (text, how)
+    text, how = _question_by_its_name(node)
+    if isinstance(body := parse_loosely(text), dict):
+        return _question(body, depth + 1)
+    if text is None or " " not in text.strip():
+        below = _asked_below(node, _QUESTIONS) or _asked_below(node, _INPUTS)
+        text, how = (below, "the question in its JSON") if below else (text, how)
     return text, how
 
 
@@ -334,35 +220,28 @@ def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | Non
     return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
 
 
-_INPUT: Final = re.compile(r"(\w+_)?(question|query|prompt|message|input|content|text)(_content|_text)?")
 _ID: Final = re.compile(r"(^|[a-z_])(id|Id|ID|uuid|key|token|session|url|lang|locale|model)$")
 
 
-def _asked_below(node: AttributeValue, depth: int) -> str | None:
-    """Return the user's message, else the question, in an envelope of unknown keys."""
+def _asked_below(node: AttributeValue, names: re.Pattern[str], depth: int = 0) -> str | None:
+    """Return the user's message in an envelope of unknown keys, else what has one of these names."""
     if depth > _MAX_WRAPPERS:
         return None
     for value in node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ():
         if not isinstance(value, dict | tuple):
             continue
-        text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
-        if not text and isinstance(value, dict) and "role" not in value:
-            text = next(
-                (each for key, each in value.items() if _INPUT.fullmatch(key) and is_prose(each)), None
-            )
-        if text or (text := _asked_below(value, depth + 1)):
-            return text
+        texts = value.items() if isinstance(value, dict) and "role" not in value else ()
+        named = (each for key, each in texts if isinstance(each, str) and names.fullmatch(snake(key)))
+        found = last_user_text(messages_of(value)[0]) or next(filter(None, named), None)
+        if found or (found := _asked_below(value, names, depth + 1)):
+            return found
     return None
 
 
-def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
-    """Read the input of a pipeline from its steps, by their names."""
-    given = [each for each in steps.values() if isinstance(each, dict)] if isinstance(steps, dict) else []
-    for name in (*_QUESTION_KEYS, "text"):
-        found = next((each[name] for each in given if isinstance(each.get(name), str)), None)
-        if isinstance(found, str):
-            return found, f"`{name}` of a step in its JSON"
-    return None, ""
+_QUESTIONS: Final = re.compile(r"(user_?)?(question|query)(_str)?", re.IGNORECASE)
+_INPUTS: Final = re.compile(
+    r"(\w+_)?(question|query|prompt|message|input|content|text)s?(_content|_text)?", re.IGNORECASE
+)
 
 
 def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
@@ -376,6 +255,9 @@ def answer_of(node: AttributeValue, depth: int = 0) -> tuple[str | None, str]:
             return text, "the pieces of its text"
         if text := last_answer_text(messages_of(node)[0]):
             return text, "the last message of the model"
+        are_parts = all(isinstance(each, dict) and "type" in each for each in node)
+        if are_parts and (text := message_text({"role": "assistant", "content": node})):
+            return text, "the text of its parts"
         if all(map(is_stored, node)) or (len(node) > 1 and all(map(is_prose, node))):
             return None, ""  # what was found, not what was said
         return _first_answer((node[0], *node[:0:-1]), depth)  # the first choice, else the last update
@@ -408,8 +290,6 @@ RETRIEVAL_TOOLS: Final = re.compile(
 )
 """The default pattern of retrieval tools' names, if the user's mapping has none."""
 
-_WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs", "content", "text")
-
 
 def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read a tool's result: documents, messages with documents, or the text for the model."""
@@ -420,13 +300,6 @@ def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, 
         return find_documents(value, at)
     cited = hosted_documents(node, is_response=True) if isinstance(node, dict) and "citations" in node else ()
     listed = cited or listed_documents(node)
-    for _ in range(_MAX_WRAPPERS):
-        if not isinstance(listed, dict) or has_text(listed):
-            break
-        inner = next((listed[key] for key in _WRAPPERS if listed.get(key)), None)
-        if inner is None:
-            break
-        listed = parse_loosely(inner)
     items = listed if isinstance(listed, tuple) else (listed,)
     found = find_documents(tuple(map(_shown, items)), at)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
@@ -451,8 +324,6 @@ def handed_documents(messages: Sequence[Message], at: Place) -> tuple[ToolResult
 
 def _shown(item: AttributeValue) -> AttributeValue:
     """Return an object without text as JSON, as the model saw it."""
-    if isinstance(item, dict) and not has_text(item):
-        return {"text": json.dumps(item, ensure_ascii=False, default=str)}
-    if isinstance(item, str):
-        return {"text": item}
-    return item if isinstance(item, dict) else {"text": json.dumps(item, default=str)}
+    if isinstance(item, dict) and has_text(item):
+        return item
+    return {"text": item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)}

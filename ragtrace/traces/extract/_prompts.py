@@ -6,18 +6,16 @@ begin and end is told by its structure.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
-from ragtrace.traces.extract._documents import chunk_of, is_document
+from ragtrace.traces.extract._documents import chunk_of, documents_in_repr, is_document
 
 _PASSAGES: Final = (
     # German
@@ -309,7 +307,9 @@ _MARKS: Final = re.compile(
     r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
     re.MULTILINE | re.IGNORECASE,
 )
-_LAST_RULE: Final = re.compile(r"\n[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,})\s*\Z")
+_LAST_RULE: Final = re.compile(
+    r"\n[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,})\s*(?:[^\n]{0,60}\bquestion\b[^\n]{0,60}\s*)?\Z"
+)
 _FILE: Final = re.compile(r"[\w./-]{1,120}\.\w{2,5}")
 """A list of sources that follows the passages."""
 _LETTER: Final = re.compile(r"\w")
@@ -408,36 +408,6 @@ NO_TEXT: Final = re.compile(
 )
 """The key of a field of an example or of a turn."""
 CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-
-_REPR: Final = re.compile(r"\b(?:Document|Node|TextNode|Chunk|Passage|Doc)\(")
-_QUOTE: Final = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_REPR_TEXT: Final = re.compile(rf"\b(?:page_content|content|text)={_QUOTE}", re.DOTALL)
-_REPR_ID: Final = re.compile(rf"\b(?:id|id_|doc_id|node_id)={_QUOTE}")
-_MOST_REPRS: Final = 1_000
-
-
-def documents_in_repr(text: str) -> tuple[AttributeValue, ...]:
-    """Read documents that a template wrote as Python shows them: ``[Document(id='a', page_content='…')]``."""
-    if "content=" not in text and "text=" not in text:
-        return ()
-    starts = [each.start() for each in islice(_REPR.finditer(text), _MOST_REPRS)]
-    found: list[AttributeValue] = []
-    for start, end in pairwise([*starts, len(text)]):
-        said = _REPR_TEXT.search(text, start, end)
-        if said is None:
-            continue
-        named = _REPR_ID.search(text, start, said.start())
-        found.append({"text": _literal(said[1]), **({"id": _literal(named[1])} if named else {})})
-    return tuple(found)
-
-
-def _literal(text: str) -> str:
-    """Return what a Python string literal says."""
-    try:
-        return str(ast.literal_eval(text))
-    except (ValueError, SyntaxError, MemoryError):
-        return text[1:-1]
 
 
 def _fenced(lines: Sequence[str]) -> tuple[str, ...]:

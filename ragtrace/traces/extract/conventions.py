@@ -6,9 +6,9 @@ A convention that gives GenAI's attributes another meaning comes before GenAI.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from ragtrace import semconv
 from ragtrace.traces.extract._content import first_text
@@ -31,6 +31,15 @@ KINDS: Final = {
     **dict.fromkeys(("evaluator", "evaluation"), EVALUATOR),
 }
 """What producers call the kinds of spans, in lower case."""
+
+
+def _table(
+    name: str, at: str, given: str, said: str, roles: Mapping[str, Role | None] = KINDS, **parts: Any
+) -> Convention:
+    """Return the table of a producer that writes each span's kind, input and output to three attributes."""
+    rule = SpanRule(at=at, roles={**KINDS, **roles}, other=STEP)
+    return Convention(name=name, kinds=(rule,), **{"input": (given,), "output": (said,), **parts})
+
 
 OWN: Final = Convention(
     name="ragtrace",
@@ -79,9 +88,9 @@ OPENINFERENCE: Final = Convention(
     ),
 )
 
-ALIBABA: Final = Convention(
-    name="alibaba",
-    kinds=(SpanRule(at="gen_ai.span.kind", roles={**KINDS, "entry": CALL}, other=STEP),),
+ALIBABA: Final = _table(
+    *("alibaba", "gen_ai.span.kind", "input.value", "output.value"),
+    {"entry": CALL},
     input=("input.value", "gen_ai.input.messages", "gen_ai.prompt"),
     output=("output.value", "gen_ai.output.messages", "gen_ai.completion"),
     messages=("gen_ai.input.messages", "gen_ai.prompts.*.prompt", "gen_ai.prompts.*", "gen_ai.prompt"),
@@ -107,12 +116,11 @@ ALIBABA: Final = Convention(
     session=("gen_ai.session.id",),
 )
 
-LANGFUSE: Final = Convention(
-    name="langfuse",
-    kinds=(SpanRule(at="langfuse.observation.type", roles={**KINDS, "span": CALL}, other=STEP),),
+LANGFUSE: Final = _table(
+    *("langfuse", "langfuse.observation.type", "langfuse.observation.input", "langfuse.observation.output"),
+    {"span": CALL},
     without_input=STEP,
-    input=("langfuse.trace.input", "langfuse.observation.input"),
-    output=("langfuse.observation.output",),
+    question=("langfuse.trace.input",),
     answer=("langfuse.trace.output",),
     envelopes=("langfuse.observation.model.parameters",),
     model=("langfuse.observation.model.name",),
@@ -121,25 +129,16 @@ LANGFUSE: Final = Convention(
     reference=("langfuse.experiment.item.expected_output",),
 )
 
-MLFLOW: Final = Convention(
-    name="mlflow",
-    kinds=(
-        # `@mlflow.trace` on a function without a type
-        SpanRule(at="mlflow.spanType", roles={**KINDS, "unknown": CALL}, other=STEP),
-    ),
+MLFLOW: Final = _table(
+    *("mlflow", "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"),
+    {"unknown": CALL},  # `@mlflow.trace` on a function without a type
     without_input=STEP,
-    input=("mlflow.spanInputs",),
-    output=("mlflow.spanOutputs",),
     model=("mlflow.llm.model",),
     session=("session.id", "mlflow.trace.session"),
 )
 
-LANGSMITH: Final = Convention(
-    name="langsmith",
-    # a retriever's `gen_ai.operation.name` is `embeddings`
-    kinds=(SpanRule(at="langsmith.span.kind", roles=KINDS, other=STEP),),
-    input=("gen_ai.prompt",),
-    output=("gen_ai.completion",),
+LANGSMITH: Final = _table(  # a retriever's `gen_ai.operation.name` is `embeddings`
+    *("langsmith", "langsmith.span.kind", "gen_ai.prompt", "gen_ai.completion"),
     model=("gen_ai.response.model", "gen_ai.request.model"),
     session=(
         "langsmith.metadata.session_id",
@@ -148,24 +147,15 @@ LANGSMITH: Final = Convention(
     ),
 )
 
-TRULENS: Final = Convention(
-    name="trulens",
-    kinds=(
-        SpanRule(
-            at="ai.observability.span_type",
-            roles={
-                **KINDS,
-                "record_root": CALL,
-                "tool_invocation": TOOL,
-                "eval": EVALUATOR,
-                "eval_root": EVALUATOR,
-            },
-            other=STEP,
-        ),
+TRULENS: Final = _table(
+    *(
+        "trulens",
+        "ai.observability.span_type",
+        "ai.observability.call.kwargs",
+        "ai.observability.call.return",
     ),
+    {"record_root": CALL, "tool_invocation": TOOL, "eval": EVALUATOR, "eval_root": EVALUATOR},
     question=("ai.observability.record_root.input",),
-    input=("ai.observability.call.kwargs",),
-    output=("ai.observability.call.return",),
     messages=("ai.observability.generation.input_messages",),
     query=("ai.observability.retrieval.query_text", "ai.observability.reranking.query_text"),
     documents=(
@@ -195,22 +185,17 @@ GENKIT: Final = Convention(
     session=("genkit:sessionId",),
 )
 
-LANGWATCH: Final = Convention(
-    name="langwatch",
-    kinds=(SpanRule(at="langwatch.span.type", roles={**KINDS, "rag": RETRIEVAL}, other=STEP),),
-    input=("langwatch.input.value",),
-    output=("langwatch.output.value",),
+LANGWATCH: Final = _table(
+    *("langwatch", "langwatch.span.type", "langwatch.input.value", "langwatch.output.value"),
+    {"rag": RETRIEVAL},
     documents=("langwatch.rag.contexts", "langwatch.rag_contexts"),
     model=("gen_ai.response.model", "gen_ai.request.model"),
     session=("langwatch.thread.id",),
 )
 
-CONFIDENT_AI: Final = Convention(
-    name="confident-ai",
-    kinds=(SpanRule(at="confident.span.type", roles=KINDS, other=STEP),),
+CONFIDENT_AI: Final = _table(
+    *("confident-ai", "confident.span.type", "confident.span.input", "confident.span.output"),
     question=("confident.trace.input",),
-    input=("confident.span.input",),
-    output=("confident.span.output",),
     documents=("confident.span.retrieval_context", "confident.retriever.retrieval_context"),
     answer=("confident.trace.output",),
     tool=("confident.span.name", "confident.tool.name"),
@@ -218,15 +203,53 @@ CONFIDENT_AI: Final = Convention(
     session=("confident.trace.thread_id",),
 )
 
-AGENTOPS: Final = Convention(
-    name="agentops",
-    kinds=(SpanRule(at="agentops.span.kind", roles={**KINDS, "session": CALL}, other=STEP),),
-    input=("agentops.entity.input",),
-    output=("agentops.entity.output",),
+AGENTOPS: Final = _table(
+    *("agentops", "agentops.span.kind", "agentops.entity.input", "agentops.entity.output"),
+    {"session": CALL},
     messages=("gen_ai.prompt.*",),
     reply=("gen_ai.completion.*",),
     tool=("agentops.entity.name",),
     model=("gen_ai.response.model", "gen_ai.request.model"),
+)
+
+LAMINAR: Final = _table(
+    *("laminar", "lmnr.span.type", "lmnr.span.input", "lmnr.span.output"),
+    {"default": CALL},  # `@observe()` on any function
+    without_input=STEP,
+    messages=("gen_ai.input.messages", "gen_ai.prompt.*", "lmnr.span.input"),
+    reply=("gen_ai.output.messages", "gen_ai.completion.*"),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    session=("lmnr.association.properties.session_id",),
+)
+
+VOLTAGENT: Final = _table(
+    *("voltagent", "span.type", "input", "output"),
+    {"vector": RETRIEVAL},
+    messages=("llm.messages", "input"),
+    tool=("tool.name",),
+    model=("llm.model", "ai.model.name"),
+    session=("conversation.id",),
+)
+
+MASTRA: Final = Convention(
+    name="mastra",
+    kinds=(SpanRule(at="mastra.span.type", roles={"agent_run": CALL, "workflow_run": CALL}),),
+    input=("mastra.agent_run.input", "mastra.workflow_run.input"),
+    output=("mastra.agent_run.output", "mastra.workflow_run.output"),
+)
+
+LIVEKIT: Final = Convention(
+    name="livekit",
+    kinds=(
+        SpanRule(at="lk.function_tool.name", other=TOOL),
+        SpanRule(at="@name", roles={"agent_turn": CALL, "llm_node": GENERATION}),
+    ),
+    question=("lk.pii.user_input", "lk.user_input"),
+    messages=("lk.pii.chat_ctx.items", "lk.chat_ctx.items"),
+    answer=("lk.pii.response.text", "lk.response.text"),
+    arguments=("lk.pii.function_tool.arguments", "lk.function_tool.arguments"),
+    result=("lk.pii.function_tool.output", "lk.function_tool.output"),
+    tool=("lk.function_tool.name",),
 )
 
 PROMPT_FLOW: Final = Convention(
@@ -364,14 +387,21 @@ GENAI: Final = Convention(
             when=lambda span: "gen_ai.operation.name" not in span.attributes,
         ),
     ),
-    messages=("gen_ai.input.messages", "events", "gen_ai.prompt", "gen_ai.content.prompt", EVENTS),
+    messages=(
+        *("gen_ai.input.messages", "events", "gen_ai.prompt", "gen_ai.content.prompt", EVENTS),
+        "gen_ai.request.messages",
+    ),
     system=("gen_ai.system_instructions",),
-    reply=("gen_ai.output.messages", "events", "gen_ai.completion", "gen_ai.content.completion", CHOICES),
+    reply=(
+        *("gen_ai.output.messages", "events", "gen_ai.completion", "gen_ai.content.completion", CHOICES),
+        "gen_ai.response.text",
+    ),
     query=("gen_ai.retrieval.query.text",),
     documents=("gen_ai.retrieval.documents",),
-    arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.message/content"),
+    arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.message/content", "gen_ai.tool.input"),
     result=(
         "gen_ai.tool.call.result",
+        "gen_ai.tool.output",
         "gen_ai.tool.message/gen_ai.event.content",
         "gen_ai.choice/message",
         "gen_ai.output.messages",
@@ -623,6 +653,10 @@ CONVENTIONS: Final = (
     LANGWATCH,
     CONFIDENT_AI,
     AGENTOPS,
+    LAMINAR,
+    VOLTAGENT,
+    MASTRA,
+    LIVEKIT,
     PROMPT_FLOW,
     SPRING_AI,
     PYDANTIC_AI,
