@@ -41,6 +41,8 @@ IsField = Callable[[object], bool]
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SEPARATORS: Final = ",;\t|"
+_SEPARATOR_LINE: Final = "sep="
+"""Excel's first line, before the header, such as ``sep=;``."""
 _ROWS_AT_ONCE: Final = 256
 
 
@@ -64,7 +66,12 @@ def csv_rows(lines: Iterable[bytes], name: str, is_field: IsField) -> Iterator[t
     csv.field_size_limit(LONGEST_LINE)  # 128 KiB without it, for the whole process
     decoded = _decoded(lines, name)
     head = next(decoded, "")
-    rows = csv.reader(chain([head], decoded), strict=True, delimiter=_separator(head, is_field))
+    named = head.strip().removeprefix(_SEPARATOR_LINE)
+    if len(named) == 1 and head.startswith(_SEPARATOR_LINE):
+        separator, skipped = named, 1
+    else:
+        separator, skipped, decoded = _separator(head, is_field), 0, chain([head], decoded)
+    rows = csv.reader(decoded, strict=True, delimiter=separator)
     try:
         header = next(rows, [])
         if twice := next((column for column in header if header.count(column) > 1), None):
@@ -72,7 +79,7 @@ def csv_rows(lines: Iterable[bytes], name: str, is_field: IsField) -> Iterator[t
         for number, cells in enumerate(filter(None, rows), start=1):
             yield f"row {number}", _fitted(header, [cell or None for cell in cells])
     except csv.Error as exc:
-        raise InputError(f"{name}, line {rows.line_num}: is not CSV: {exc}") from None
+        raise InputError(f"{name}, line {rows.line_num + skipped}: is not CSV: {exc}") from None
 
 
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -135,8 +142,8 @@ def _parquet_file(path: str | Path, name: str) -> ParquetFile:
 def table_rows(value: object, name: str, is_field: IsField) -> Sequence[object] | None:
     """Return the rows of a JSON value that is a whole table, or ``None`` if it is one row.
 
-    Tables are columns of lists, as ``Dataset.to_dict`` gives; columns of mappings, as pandas' ``to_json``
-    gives; and an object with one list of rows, as DeepEval's ``testCases``.
+    Tables are columns of lists, as ``Dataset.to_dict`` gives; the orientations ``columns``, ``index``,
+    ``split`` and ``table`` of pandas; and an object with one list of rows, as DeepEval's ``testCases``.
 
     Raises:
         InputError: its columns do not fit each other.
@@ -154,6 +161,11 @@ def table_rows(value: object, name: str, is_field: IsField) -> Sequence[object] 
         return _of_mappings({key: each for key, each in value.items() if isinstance(each, Mapping)}, name)
     if fields:
         return None
+    columns, data = value.get("columns"), value.get("data")
+    if isinstance(columns, list) and isinstance(data, list) and any(map(is_field, columns)):
+        return [_fitted(columns, row) if isinstance(row, list) else row for row in data]
+    if value and all(_is_row(row, is_field) for row in value.values()):
+        return list(value.values())
     inner = [
         rows for rows in value.values() if isinstance(rows, list) and rows and _is_row(rows[0], is_field)
     ]

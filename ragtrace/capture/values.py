@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from enum import Enum, IntEnum
+from enum import Enum
 from functools import lru_cache
 from itertools import chain, islice
 from json import JSONEncoder
@@ -491,8 +491,15 @@ class Asked(NamedTuple):
 _BY_NAME, _IN_CHAT, _BY_WEAK_NAME, _IN_FIELD, _BY_LOOK, _IN_OBJECT, _IN_PAST = range(7)
 
 _ASKING = words("question query q utterance ask asked inquiry enquiry")
-_TEXT = words("message msg input inp prompt text txt content search transcript sentence phrase body")
+_TEXT = (
+    *("message", "msg", "input", "inp", "prompt", "text", "txt", "content"),
+    *("search", "transcript", "sentence", "phrase", "body"),
+)
 _FROM_THE_USER = words("user human customer new current latest last")
+_SECOND = words(
+    "previous prev old earlier rewritten rephrased condensed standalone expanded generated related sub"
+)
+"""What makes a question that is not the one asked, if there is another."""
 _NEVER_A_TEXT = words(
     "id uid uuid guid sid cid pid tid key token secret password session sess user tenant org organization"
     " organisation account customer client owner author sender role name title label tag type kind mode model"
@@ -507,9 +514,10 @@ _NEVER_A_TEXT = words(
 _NEVER = words(
     "config configuration configurable setting metadata meta header filter template"
     " system developer persona instruction context ctx document doc chunk passage example answer response"
-    " reply expected reference kwarg callback history memory past previous"
+    " reply expected reference kwarg callback history"
 )
 """Not even a structure under these names asks, except a list of messages."""
+_HISTORY = words("history memory past previous")
 
 _FIELDS = (
     *("question", "query", "user_query", "user_input", "user_message", "q", "utterance"),
@@ -544,73 +552,85 @@ def is_request(value: object) -> bool:
     return getattr(value, "query_params", None) is not None
 
 
-class _Kind(IntEnum):
+class _Name(NamedTuple):
     """What a name says about its value."""
 
-    ASKS = 0
-    TEXT = 1
-    UNKNOWN = 2
-    NEVER_TEXT = 3
-    NEVER = 4
+    asks: bool = False
+    text: int | None = None
+    """Place among the usual names of a text."""
+    order: int = 0
+    """Of questions, which comes first."""
+    never_text: bool = False
+    never: bool = False
 
 
 @lru_cache(maxsize=1_024)
-def _kind_of(name: str) -> _Kind:
+def _read_name(name: str) -> _Name:
     """Read a name by its parts. The last part that is known is the head: ``user_message``, ``message_id``."""
     parts = [_singular(part) for part in parts_of(name)]
     material = not _NEVER.isdisjoint(parts) and not _ASKING.intersection(parts[-1:])
+    order = len(_SECOND.intersection(parts))
     for part in reversed(parts):
         stem = part.removeprefix("user") or part
         if stem in _ASKING:
-            return _Kind.ASKS
-        if part in _NEVER:
-            return _Kind.NEVER
+            return _Name(asks=True, order=order)
+        if part in _NEVER or part in _HISTORY:
+            return _Name(never=True)
         if stem in _TEXT:
             if material or "assistant" in parts or "bot" in parts:
-                return _Kind.NEVER
-            asks = stem != part or not (_FROM_THE_USER | _ASKING).isdisjoint(parts)
-            return _Kind.ASKS if asks else _Kind.TEXT
+                return _Name(never=True)
+            if stem != part or not _FROM_THE_USER.isdisjoint(parts):
+                return _Name(asks=True)
+            asks = not _ASKING.isdisjoint(parts)
+            return _Name(asks=asks, text=None if asks else _TEXT.index(stem))
         if part in _NEVER_A_TEXT or (part.endswith("id") and part[:-2] in _NEVER_A_TEXT | {"message", "doc"}):
-            return _Kind.NEVER_TEXT
-    return _Kind.UNKNOWN
+            return _Name(never_text=True)
+    return _Name()
 
 
 def _singular(part: str) -> str:
-    if part in _NEVER_A_TEXT or part in _NEVER or not part.endswith("s"):
+    known = part in _NEVER_A_TEXT or part in _NEVER or part in _HISTORY or part in _SECOND
+    if known or not part.endswith("s"):
         return part
     return part[:-3] + "y" if part.endswith("ies") else part[:-1]
 
 
 def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
     """Return the surest question among these values; two that are equally sure by their look are none."""
-    found: list[tuple[int, bool, Asked]] = []
+    found: list[tuple[int, int, Asked]] = []
     looks: list[str] = []
     for name, value in named:
         if value is None or isinstance(value, Number):
             continue
-        kind = _Kind.UNKNOWN if name is None else _kind_of(name)
+        read = _Name() if name is None else _read_name(name)
         if isinstance(value, str | bytes | bytearray):
             text = decoded(value)
-            if kind >= _Kind.NEVER_TEXT or not text.strip():
+            if read.never or read.never_text or not text.strip():
                 continue
-            inner = None if kind is _Kind.ASKS else _in_json(text, way)
+            inner = None if read.asks else _in_json(text, way)
             if inner is not None:
-                found.append((max(inner.rank, _IN_CHAT), False, inner))
-            elif kind is _Kind.UNKNOWN:
-                looks.append(text)
+                found.append((max(inner.rank, _IN_CHAT), 0, inner))
+            elif read.asks:
+                found.append((_BY_NAME, read.order, Asked(text, text, _BY_NAME)))
+            elif read.text is not None:
+                order = read.text + (0 if is_spoken(text) else len(_TEXT))
+                found.append((_BY_WEAK_NAME, order, Asked(text, text, _BY_WEAK_NAME)))
             else:
-                rank = _BY_NAME if kind is _Kind.ASKS else _BY_WEAK_NAME
-                found.append((rank, not is_spoken(text), Asked(text, text, rank)))
+                looks.append(text)
         elif (inner := way.down(_asked, value)) is not None:
-            if kind is _Kind.NEVER and inner.rank not in {_IN_CHAT, _IN_PAST}:
+            rank = inner.rank
+            if read.asks:
+                rank = _BY_NAME
+            elif read.never and rank not in {_IN_CHAT, _IN_PAST}:
                 continue
-            rank = _BY_NAME if kind is _Kind.ASKS else max(inner.rank, _IN_CHAT)
-            if kind is _Kind.NEVER_TEXT and inner.rank > _IN_CHAT:
+            elif read.never_text and rank > _IN_CHAT:
                 rank = _IN_PAST
-            found.append((rank, False, inner._replace(rank=rank)))
+            else:
+                rank = max(rank, _IN_CHAT)
+            found.append((rank, read.order + (read.text or 0), inner._replace(rank=rank)))
     if by_look and (seen := _by_look(looks)) is not None:
-        found.append((_BY_LOOK, False, Asked(seen, seen, _BY_LOOK)))
-    return min(found, key=lambda each: each[:2], default=(0, False, None))[2]
+        found.append((_BY_LOOK, 0, Asked(seen, seen, _BY_LOOK)))
+    return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
 
 
 def _by_look(texts: Sequence[str]) -> str | None:
@@ -660,10 +680,23 @@ def _asked_in_list(values: Sequence[object], way: Way) -> Asked | None:
         if _role(message) in _ASKERS and (text := way.down(_text_of_message, message)) is not None:
             answered = any(_role(later) in _ANSWERERS for later in last[:place])
             return Asked(text, values, _IN_PAST if answered else _IN_CHAT)
+    if last and (exchange := _exchange(last[0])) is not None:
+        said, answer = exchange
+        return Asked(said, said, _IN_PAST if answer else _IN_CHAT)
     if any(_role(message) is not None for message in last):
         return None
     asked = way.down(_asked, last[0]) if last else None
     return asked and Asked(asked.text, values, max(asked.rank, _IN_FIELD))
+
+
+def _exchange(value: object) -> tuple[str, object] | None:
+    """Return what a user said and its answer, if this is such a pair. It may have no answer yet."""
+    if isinstance(value, Mapping):
+        said, answer = first_field(value, _ASKERS), first_field(value, _ANSWERERS)
+        return (said, answer) if isinstance(said, str) else None
+    if isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str):
+        return value[0], value[1]
+    return None
 
 
 def _role(message: object) -> str | None:
@@ -782,6 +815,7 @@ def _streamed_first(result: tuple[Any, ...]) -> StreamedBody | None:
 MAX_LINE = 1_048_576
 """In characters: a longer line is not kept."""
 _EVENTS = "text/event-stream"
+_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines", "application/json-seq")
 _FIRST_OF_EVENTS = ("data:", "event:", "id:", "retry:", ":")
 _NAMES_OF_TEXT = frozenset({"", "message", "token", "delta", "answer", "chunk", "text", "content", "data"})
 """Other event names carry sources, errors and the like, unless their data contain an answer."""
@@ -794,11 +828,13 @@ class PieceReader:
     (WHATWG HTML, 9.2: server-sent events).
     """
 
-    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line")
+    __slots__ = ("_data", "_decoder", "_event", "_events", "_framed", "_line", "_lines")
 
     def __init__(self, media_type: str = "") -> None:
-        self._framed: bool | None = None
-        self._events = media_type.partition(";")[0].strip().lower() == _EVENTS
+        kind = media_type.partition(";")[0].strip().lower()
+        self._lines = kind in _LINES
+        self._framed: bool | None = True if self._lines else None
+        self._events = kind == _EVENTS
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._line = ""
         self._event = ""
@@ -826,6 +862,8 @@ class PieceReader:
         return "".join(map(self._of_line, complete))
 
     def _of_line(self, line: str) -> str:
+        if self._lines:
+            return _of_data(line, named=False)
         field, _, value = line.partition(":")
         if field == "data":
             self._data.append(value.removeprefix(" "))

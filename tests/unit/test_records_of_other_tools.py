@@ -85,6 +85,8 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
     "documents with scores": ("r.csv", cell([(Document(FIRST), 0.25), (Document(ODD), np.float32(0.5))])),
     "nodes with scores": ("r.csv", cell(scored(FIRST, ODD))),
     "tabs in a file of commas": ("r.csv", FRAME.to_csv(index=False, sep="\t")),
+    "semicolons": ("r.csv", FRAME.to_csv(index=False, sep=";")),
+    "semicolons that Excel names": ("r.csv", "sep=;\r\n" + FRAME.to_csv(index=False, sep=";")),
     "UTF-16 of a spreadsheet": ("r.csv", FRAME.to_csv(index=False, sep="\t").encode("utf-16")),
     "gzip of lines": ("r.jsonl.gz", gzip.compress(FRAME.to_json(orient="records", lines=True).encode())),
     "zstd of lines": ("r.jsonl.zst", zstd.compress(FRAME.to_json(orient="records", lines=True).encode())),
@@ -138,7 +140,7 @@ def test_a_record_is_read_in_each_form(form: str, tmp_path: Path) -> None:
 
 SEVERAL: dict[str, tuple[str, str]] = {
     orient: ("r.json", TWO.to_json(orient=orient))  # type: ignore[call-overload]
-    for orient in ("records", "columns", "table")
+    for orient in ("records", "columns", "index", "split", "table")
 } | {
     "columns of lists": ("r.json", json.dumps(TWO.to_dict("list"))),
     "columns of lists over several lines": ("r.json", json.dumps(TWO.to_dict("list"), indent=4)),

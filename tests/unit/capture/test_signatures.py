@@ -125,6 +125,7 @@ REPORTED = [
 
 # invented before the rules were written
 HELD_OUT = [
+    row("Gradio history", lambda history: None, [["Do you sell lamps?", "Yes."], [Q, None]]),
     row("api_key, text", lambda api_key, text: None, "sk-proj-1a2b3c", Q),
     row("conversationId, userInput", lambda conversationId, userInput: None, "c9", Q),  # noqa: N803
     row("db, k, question", lambda db, k, question: None, object(), 4, Q),
