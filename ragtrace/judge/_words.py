@@ -46,7 +46,7 @@ _HIRAGANA = re.compile(r"[\u3040-\u309f]+\Z")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:[ \u00a0\u2009\u202f]\d{3})+)(?!\d)")
 _DOTTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 _MYRIADS = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "兆": 10**12}
-_COUNTED_MYRIADS = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_MYRIADS)}])")
+_COUNTED_MYRIADS = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_MYRIADS)}])(\d{{1,4}}(?![\d,.]))?")
 _NUMERALS = {**{mark: value for value, mark in enumerate("〇一二三四五六七八九")}, "零": 0, "两": 2, "兩": 2}
 _WRITTEN_NUMBER = re.compile(rf"[{''.join(_NUMERALS)}{''.join(_MYRIADS)}]{{1,20}}")
 _PLAIN_LETTERS = str.maketrans("àâäáãèêëéìîïíòôöóõùûüúç", "aaaaaeeeeiiiiooooouuuuc")
@@ -178,7 +178,18 @@ def names(text: str, grammar: Grammar = ENGLISH) -> tuple[str, ...]:
         return ()
     found = (name.replace("’", "'").removesuffix("'s") for name in marked)
     stop_words = grammar.stop_words
-    return tuple(name for name in dict.fromkeys(found) if len(name) > 1 and name.lower() not in stop_words)
+    return tuple(
+        name
+        for name in dict.fromkeys(found)
+        if len(name) > 1 and name.lower() not in stop_words and not _is_unit(name, text)
+    )
+
+
+def _is_unit(name: str, text: str) -> bool:
+    if _DEGREES.match(f"°{name}"):
+        return bool(re.search(rf"\d[{_SPACES}]?(?:°|degrees )?{re.escape(name)}\b", text))
+    is_known = any(words.match(name) for *_, words in _UNIT)
+    return is_known and bool(re.search(rf"\d[{_SPACES}-]?{re.escape(name)}\b", text))
 
 
 def has_negation(text: str, grammar: Grammar = ENGLISH) -> bool:
@@ -235,7 +246,9 @@ def _joined(text: str, grammar: Grammar) -> str:
     if grammar.decimal_comma:
         return _SPACED_THOUSANDS.sub(lambda found: found[1] + re.sub(r"\D", "", found[2]), text)
     if grammar.has_myriads:
-        return _COUNTED_MYRIADS.sub(lambda found: f"{float(found[1]) * _MYRIADS[found[2]]:.0f}", text)
+        return _COUNTED_MYRIADS.sub(
+            lambda found: f"{float(found[1]) * _MYRIADS[found[2]] + int(found[3] or 0):.0f}", text
+        )
     return text
 
 
@@ -320,6 +333,7 @@ _BELOW: Final = re.compile(
 _CHANGE: Final = re.compile(rf"[{_SPACES}]?(?:[%€$£¥]|percent|prozent)", re.IGNORECASE)
 
 _UNITS: Final = {
+    ("km/h", "1"): "km/h|kmh|kph|kilomet(?:er|re)s per hour|stundenkilometern?",
     ("m", "1000"): "km|kilomet\\w+|chilometr\\w+|quilômetr\\w+",
     ("m", "1"): "m|met(?:er|re)s?|metern|mètres?|metros?|metr[io]",
     ("m", "0.01"): "cm|centimet\\w+|zentimet\\w+|centimèt\\w+|centímet\\w+",
@@ -351,6 +365,7 @@ _INEXACT_UNITS: Final = {
     ("m", "1609.34"): "mi|miles?",
     ("m", "0.3048"): "ft|feet|foot",
     ("m", "0.0254"): "inch|inches",
+    ("km/h", "1.60934"): "mph|miles per hour",
     ("g", "453.592"): "lbs?|pounds?",
     ("g", "28.3495"): "oz|ounces?",
 }
@@ -424,6 +439,18 @@ def dates_named(text: str) -> Iterator[str]:
         month = _MONTH_NAME.fullmatch(found["name"] or found["name2"] or "")
         if month and month.lastgroup:
             yield _date(found["y"] or found["y2"], month.lastgroup[1:], found["d"] or found["d2"])
+
+
+def with_dates_of(chunks: WordIndex, claim: str) -> str:
+    """Write the days with the name of a month in figures if the chunks have them in figures: 2026-3-4."""
+
+    def in_figures(found: re.Match[str]) -> str:
+        name = found["name"] or found["name2"]
+        day = next(dates_named(found[0]), None)
+        is_known = day in chunks.numbers and stem(name, chunks.grammar) not in chunks.places
+        return str(day)[1:] if day and is_known else found[0]
+
+    return _NAMED_DATE.sub(in_figures, claim)
 
 
 def plain(figures: str) -> str:
@@ -516,6 +543,8 @@ def _sizes(value: str, rest: str) -> Iterator[str]:
             size = Decimal(value) * factor
             for digits in (28,) if is_exact else (2, 3):
                 yield f"={_written(size if is_exact else _rounded(size, digits))} {dimension}"
+            if dimension == "B":  # in powers of 1,024, as much software counts
+                yield f"={_written(Decimal(value) * 1024 ** (factor.adjusted() // 3))} {dimension}"
             return
 
 

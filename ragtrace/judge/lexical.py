@@ -46,6 +46,7 @@ from ragtrace.judge._words import (
     neighbors,
     ordered_stems,
     stem,
+    with_dates_of,
 )
 from ragtrace.judge.phrases import (
     ENGLISH,
@@ -143,7 +144,8 @@ class LexicalJudge(ComparingJudge):
         verdicts: list[GivenVerdict] = []
         notes: dict[int, str] = {}
         support: dict[int, float] = {}
-        words = [ClaimedWords.of(claim.text, passages.grammar) for claim in given.claims]
+        texts = (with_dates_of(passages, claim.text) for claim in given.claims)
+        words = [ClaimedWords.of(text, passages.grammar) for text in texts]
         sequences = passages.sequences(stem for claimed in words for stem in claimed.order)
         for claim, claimed in zip(given.claims, words, strict=True):
             await asyncio.sleep(0)  # long answers must not block the event loop

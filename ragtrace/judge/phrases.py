@@ -96,6 +96,8 @@ _CITATION = re.compile(
     r"|【[^【】]{0,200}】|〔[^〔〕]{0,200}〕"
     r"|<sup>[^<>]{0,40}</sup>|<?https?://[^\s<>()\[\]]{1,2000}>?"
     rf"|[(\[]\s*(?i:{_SOURCES})\s*[:#№]?\s*[^()\[\]]{{0,160}}[)\]]"
+    r"|[(\[]\s*(?i:see |siehe |vgl\. |voir |cf\. )?[\w./-]{1,80}\.(?i:pdf|docx?|md|html?|txt|pptx?|xlsx?)"
+    r"(?:[#,: ][^()\[\]]{0,60})?[)\]]"
     rf"|[(\[]\s*(?i:see |siehe |vgl\. |voir |cf\. )?(?i:{_PLACE})\s*\d[^()\[\]]{{0,40}}[)\]]"
     r"|\((?:(?:see|e\.g\.,?|cf\.|vgl\.|siehe|voir) )?"
     r"(?!(?i:jan|feb|mar|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez|since|until|from|in|by"
@@ -595,7 +597,7 @@ ENGLISH: Final = Grammar(
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
         " sixteen seventeen eighteen nineteen twenty"
     )
-    | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "hundred": "100"},
+    | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "hundred": "100", "dozen": "12"},
 )
 
 

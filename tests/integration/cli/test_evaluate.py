@@ -339,8 +339,33 @@ REFUSALS = [
     "I'm afraid the sources say nothing about it. Please contact our support.",
     "N/A",
 ]
+SAME_NUMBERS = [
+    ("The plate is 2,75 mm thick.", "The plate is 2.75 mm thick."),
+    ("The house cost 1’250’000 francs.", "The house cost 1250000 francs."),
+    ("The fund has Rs 3,45,00,000 in its account.", "The fund has Rs 34500000 in its account."),
+    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 pm on Sundays."),
+    ("The warranty lasts 3 weeks from delivery.", "The warranty lasts 21 days from delivery."),
+    ("Sales rose to 3.2 billion dollars last year.", "Sales rose to $3,200,000,000 last year."),
+    ("The fair of the town opens on 2026-03-04.", "The fair of the town opens on March 4, 2026."),
+    ("The fair of the town opens on 04.03.2026.", "The fair of the town opens on 4 March 2026."),
+    ("The clay oven reaches 180 °C in an hour.", "The clay oven reaches 180 degrees Celsius in an hour."),
+    ("The speed limit there is 100 km/h.", "The speed limit there is 62 mph."),
+    ("A file may have 2 GB at most.", "A file may have 2048 MB at most."),
+    ("A dozen fresh eggs cost 3 dollars.", "12 fresh eggs cost 3 dollars."),
+    ("この部屋の価格は1万2000円です。", "この部屋の価格は12,000円です。"),
+]
+OTHER_NUMBERS = [
+    ("The lab is kept at -8 °C during the night.", "The lab is kept at 8 °C during the night."),
+    ("The plate is 2,75 mm thick.", "The plate is 275 mm thick."),
+    ("The museum opens at 14:30 on Sundays.", "The museum opens at 2:30 am on Sundays."),
+    ("The tunnel is 7 km long in all.", "The tunnel is 7 m long in all."),
+    ("The fair of the town opens on 2026-03-04.", "The fair of the town opens on March 5, 2026."),
+    ("The speed limit there is 100 km/h.", "The speed limit there is 100 mph."),
+    ("A file may have 2 GB at most.", "A file may have 2 TB at most."),
+]
 FACT = "Orders are shipped within four working days of payment."
 MARKED = [
+    *("(see terms_12.pdf#page=3)", "[terms.v2.docx]"),
     *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)"),
     *("(Source: terms.pdf, p. 31)", "(S. 44)", "(Quelle: AGB, Seite 8)", "[^5]", "<sup>6</sup>"),
     *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812"),
@@ -369,6 +394,17 @@ def test_what_answers_beside_a_refusal_is_judged(tmp_path: Path) -> None:
         f"{FACT} I have no information about returns.",
     ]
     assert judged(tmp_path, [(FACT, answer) for answer in answers]) == ["fail", "pass"]
+
+
+def test_a_number_in_another_form_is_the_same(tmp_path: Path) -> None:
+    ends = judged(tmp_path, SAME_NUMBERS)
+    assert [pair for pair, end in zip(SAME_NUMBERS, ends, strict=True) if end == "fail"] == []
+    assert ends.count("pass") >= len(SAME_NUMBERS) // 2
+
+
+def test_another_number_never_passes(tmp_path: Path) -> None:
+    ends = judged(tmp_path, OTHER_NUMBERS)
+    assert [pair for pair, end in zip(OTHER_NUMBERS, ends, strict=True) if end == "pass"] == []
 
 
 def test_marks_of_sources_and_numbers_of_steps_are_no_facts(tmp_path: Path) -> None:
