@@ -223,6 +223,9 @@ def contexts_in(value: Any) -> Any:
             return None
         written = written_value(value)
         value = written if _are_contexts(written) else value
+    if isinstance(value, Mapping) and value and all(isinstance(text, str) for text in value.values()):
+        by_id = None if _is_document(value) else [{"id": key, "text": text} for key, text in value.items()]
+        value = by_id or value
     if isinstance(value, str) or (fields_of(value) is not None and not isinstance(value, tuple)):
         value = [value]
     if not isinstance(value, list | tuple):
@@ -271,7 +274,7 @@ def context_in(item: Any) -> Any:
 _HEAD_CHARS: Final = 100
 _TEXT: Final = (
     *("text", "content", "page_content", "document", "passage", "chunk", "snippet", "body"),
-    *("chunk_text", "chunk_content", "text_content", "text_resource"),
+    *("chunk_text", "chunk_content", "passage_text", "text_content", "text_resource"),
 )
 _HOLDERS: Final = ("node", "doc", "payload", "properties", "_source", "entity", "fields", "metadata")
 """Fields in which stores and frameworks keep the document itself."""
@@ -348,7 +351,8 @@ def written_value(text: str) -> object:
 
 
 _UNREADABLE: Final = "cannot be read, or leaves items out (`...`): write whole values, by `json.dumps`"
-_QUOTED: Final = r"""(?:'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")"""
+_QUOTED: Final = r"""(?:'(?:[^'\\]++|\\.?)*+(?:'|\Z)|"(?:[^"\\]++|\\.?)*+(?:"|\Z))"""
+"""A text in quotes. One that is not closed reaches to the end: no other is sought behind each quote."""
 _NAMES: Final = "page_content|pageContent|id_?|text|content|metadata|node|document"
 _DOCUMENT: Final = rf"(?:{_NAMES})\s*+=\s*+['\"\w{{<]"
 _BEGINS: Final = re.compile(rf"\s*+(?:[\[({{]|[A-Za-z_][\w.]*+\(|{_DOCUMENT})")
@@ -357,9 +361,14 @@ _IS_SURE: Final = re.compile(
 )
 _ARGUMENTS: Final = re.compile(rf"\s*+{_DOCUMENT}")
 _ENDING: Final = re.compile(
-    rf"(?P<value>{_QUOTED}|[\])}}])|(?P<object><(?:[^<>'\"]++|{_QUOTED})*+>)|(?P<dots>…)", re.DOTALL
+    rf"(?P<value>{_QUOTED}|[\])}}])|(?P<object><(?:[^<>'\"]++|{_QUOTED})*+>)|(?P<dots>…)"
+    r"|(?<![\w.])(?P<named>[A-Za-z_]\w*+):(?=\s)|=\s*+(?P<id>[0-9a-f]{32,64})\b",
+    re.DOTALL,
 )
+"""The ends of values, and what Haystack's documents have: ``Document(id=9f…, content: '…')``."""
 _GAP: Final = re.compile(r"\s+(?=[^\s\])},:=])")
+_CUT_CHARS: Final = 100
+"""Of a text that Haystack's documents show."""
 _CONSTANTS: Final = {
     **dict.fromkeys(("nan", "NaN", "NaT", "null")),
     "true": True,
@@ -372,6 +381,8 @@ def _parsed(text: str) -> ast.expr:
     """Parse a value, with the commas that numpy leaves out, and with ``<objects>`` as texts."""
 
     def with_comma(found: re.Match[str]) -> str:
+        if found["named"] or found["id"]:
+            return f"{found['named']}=" if found["named"] else f"={found['id']!r}"
         value = found["value"] or ("..." if found["dots"] else repr(found["object"]))
         comma = ", " if _GAP.match(text, found.end()) else ""
         return value.replace("\r", "\\r").replace("\n", "\\n") + comma
@@ -404,7 +415,10 @@ def _value(node: ast.expr) -> object:
                 return _value(unnamed[0])
             if unnamed or not named:
                 return ast.unparse(node)
-            return {str(each.arg): _value(each.value) for each in named}
+            given = {str(each.arg): _value(each.value) for each in named}
+            if any(isinstance(each, str) and each[_CUT_CHARS:] == "..." for each in given.values()):
+                raise UnreadableValue(_UNREADABLE)
+            return given
     raise UnreadableValue(_UNREADABLE)
 
 

@@ -27,7 +27,7 @@ from ragtrace._input import (
     unpacked,
     unpacking_errors,
 )
-from ragtrace._row_fields import FieldConflict, FieldNames, fields_of
+from ragtrace._row_fields import FieldConflict, FieldNames, fields_of, plain_name
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.extras import install_command
 from ragtrace.text import in_words
@@ -164,8 +164,9 @@ def table_rows(value: object, name: str, is_field: IsField) -> Sequence[object] 
     columns, data = value.get("columns"), value.get("data")
     if isinstance(columns, list) and isinstance(data, list) and any(map(is_field, columns)):
         return [_fitted(columns, row) if isinstance(row, list) else row for row in data]
-    if value and all(_is_row(row, is_field) for row in value.values()):
-        return list(value.values())
+    rows = list(value.values())
+    if rows and all(_is_row(row, is_field) and row.keys() == rows[0].keys() for row in rows):
+        return rows
     inner = [
         rows for rows in value.values() if isinstance(rows, list) and rows and _is_row(rows[0], is_field)
     ]
@@ -391,7 +392,15 @@ def _object(content: object, names: FieldNames, where: str) -> Mapping[str, Any]
     found = fields_of(value)
     if found is None:
         raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
-    return found
+    sides = {key for key in found if plain_name(key) in _SIDES and _is_row(found[key], names.is_known)}
+    within = {name: value for key in sides for name, value in found[key].items()}
+    return {**within, **{key: value for key, value in found.items() if key not in sides}}
+
+
+_SIDES: Final = frozenset(
+    ("input", "inputs", "task", "request", "output", "outputs", "result", "response", "prediction")
+)
+"""Objects in a row that hold its fields, as LangSmith, MLflow and Braintrust export a run."""
 
 
 def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str) -> FormT:

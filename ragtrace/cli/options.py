@@ -660,6 +660,10 @@ class JudgeOptions:
         second = spec.second and replace(spec.second, max_concurrency=max_concurrency)
         judge = replace(spec.judge, max_concurrency=max_concurrency)
         spec = replace(spec, judge=judge, second=second, embedder=embedder)
+        if config.attach.mode == "hold":
+            from ragtrace.cli.render import talk
+
+            talk("for live traffic only, not used here: attach.mode: hold")
         return ChosenEvaluator(spec=spec, config=config)
 
     def _options(self) -> dict[str, object]:

@@ -120,6 +120,18 @@ ONE_RECORD: dict[str, tuple[str, str | bytes]] = {
             }
         ),
     ),
+    "documents of Haystack": (
+        "r.csv",
+        cell(f"[Document(id={'0a' * 32}, content: {FIRST!r}, meta: {{'p': 1}}), Document(content: {ODD!r})]"),
+    ),
+    "texts by their ids": (
+        "r.jsonl",
+        json.dumps({"question": Q, "contexts": {"a.md": FIRST, "b.md": ODD}, "answer": WRONG}),
+    ),
+    "a run with inputs and outputs": (
+        "r.jsonl",
+        json.dumps({"inputs": {"question": Q}, "outputs": {"answer": WRONG, "documents": [FIRST, ODD]}}),
+    ),
     "parts of a message": (
         "r.jsonl",
         json.dumps(

@@ -34,7 +34,7 @@ _STYLES: Final = {
     Label.SKIPPED: "dim",
 }
 _FIRST: Final = "faithfulness"
-_SERVICE_WIDTH, _NOTE_WIDTH = 9, 11
+_SERVICE_WIDTH, _NOTE_WIDTH, _NARROWEST = 11, 9, 80
 _INDENT: Final = 12
 """What the time takes."""
 
@@ -144,9 +144,9 @@ class _Printer:
         label = metric.label if metric is not None and self._options.metric else answer.label
         score = "   -" if metric is None or metric.score is None else f"{metric.score:.2f}"
         line = Text(f"{datetime.fromtimestamp(answer.judged_ns / 1e9, UTC):%m-%d %H:%M} ")
-        line.append(f"{label.value}{'*' if answer.supersedes else ''}".ljust(8), style=_STYLES[label])
-        service = _cell(answer.service or "-", _SERVICE_WIDTH)
-        line.append(f" {score} {service} {_cell(_note(answer), _NOTE_WIDTH)} ")
+        line.append(f"{label.value}{'*' if answer.supersedes else ''}".ljust(7), style=_STYLES[label])
+        service, room = _cell(answer.service or "-", _SERVICE_WIDTH), max(0, console.width - _NARROWEST)
+        line.append(f" {score} {service} {_cell(_note(answer), _NOTE_WIDTH + room)} ")
         line.append(answer.key.trace_id)
         console.print(line, soft_wrap=True)
         asked = one_line(": ".join(filter(None, (answer.pipeline, answer.question))))

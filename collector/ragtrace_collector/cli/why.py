@@ -179,7 +179,8 @@ def _about_trace(trace: TraceState, standing: TraceStatus) -> Iterator[str]:
         if not standing.answers:
             yield "  they contain no RAG answer -> `ragtrace explain --from store:PATH` shows what was read"
     if trace.poison:
-        why = "took too much CPU" if trace.poison == "cpu" else "the process ended each time"
+        took = "assembling and reading it took more CPU time than `assemble.max_cpu`"
+        why = took if trace.poison == "cpu" else "the process ended each time it processed the trace"
         advice = "check its spans with `ragtrace explain`, the memory limit, and your own patterns"
         yield f"it was quarantined as poison: {why} -> {advice}"
     elif trace.crashes:

@@ -159,7 +159,7 @@ AS_RAGAS = "evaluate: {metrics: [{name: faithfulness, profile: ragas, peer_promp
     [
         ("evaluate: {metrics: [question_similarity]}", "set `judge.embedder`"),
         ("evaluate: {metrics: [answer_relevancy, answer_relevance]}", "'answer_relevance' .* twice"),
-        ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "unexpected .*'strict'"),
+        ("evaluate: {metrics: [{name: faithfulness, options: {strict: 1}}]}", "no option `strict`"),
         ("evaluate: {metrics: [{name: rag_score, options: {weights: {faithfulness: 2}}}]}", "add up to 1"),
         (AS_RAGAS % "a: 1", "faithfulness has no option 'a': choose from include_reason"),
         (AS_RAGAS % "strictness: a", "faithfulness: option 'strictness': write a whole number"),
