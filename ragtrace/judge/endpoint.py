@@ -101,9 +101,13 @@ class Access:
 
     @classmethod
     def to(cls, base_url: str, headers: Mapping[str, str], **further: Any) -> Access:
-        """Return the access to a base URL; its login and the headers are who asks."""
+        """Return the access to a base URL; its login and the headers are who asks.
+
+        The path of a request at its end, as people paste it, is left out.
+        """
         url = urlsplit(base_url)
-        place = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
+        path = re.sub("(/chat/completions|/embeddings)?/*$", "", url.path)
+        place = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}"
         login = {"authorization": told} if (told := login_of(url)) else {}
         named = {name.lower(): value for name, value in headers.items()}
         return cls(url=place, query=url.query, headers={**login, **named}, **further)

@@ -57,6 +57,12 @@ async def test_user_and_password_of_the_base_url_are_sent_as_basic_authorization
     assert "p:ss" not in caplog.text
 
 
+async def test_the_address_of_a_request_is_taken_for_its_base_url(strict: Endpoint) -> None:
+    pasted = f"{strict.url}/v1/chat/completions/"
+    assert await ask(open_judge("openai:m", base_url=pasted, environ={})) == "hm"
+    assert strict.last.target == "/v1/chat/completions"
+
+
 async def test_further_parameters_are_another_question_to_the_cache(strict: Endpoint, tmp_path: Path) -> None:
     cache = tmp_path / "judge.db"
     for extra in ({}, {"effort": "low"}, {"effort": "low"}, {"effort": "high"}, {}):
