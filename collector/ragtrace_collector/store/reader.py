@@ -138,8 +138,8 @@ class StoreReader:
             if exc.missing_key:
                 raise ReadError(
                     f"{self._database.name!r} is encrypted with the key {exc.missing_key}, which is not among"
-                    " those given: name the configuration with --config, add that key to its"
-                    " `store.encryption_keys`, or set the variable that it is in"
+                    " those given: add that key to `store.encryption_keys`, and name the configuration with"
+                    " --config, or set the variable that it is in"
                 ) from exc
             raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
