@@ -186,10 +186,8 @@ def names(text: str, grammar: Grammar = ENGLISH) -> tuple[str, ...]:
 
 
 def _is_unit(name: str, text: str) -> bool:
-    if _DEGREES.match(f"°{name}"):
-        return bool(re.search(rf"\d[{_SPACES}]?(?:°|degrees )?{re.escape(name)}\b", text))
-    is_known = any(words.match(name) for *_, words in _UNIT)
-    return is_known and bool(re.search(rf"\d[{_SPACES}-]?{re.escape(name)}\b", text))
+    is_known = name.lower() in ("celsius", "fahrenheit") or any(words.match(name) for *_, words in _UNIT)
+    return is_known and bool(re.search(rf"\d[{_SPACES}-]?(?:°|degrees )?{re.escape(name)}\b", text))
 
 
 def has_negation(text: str, grammar: Grammar = ENGLISH) -> bool:
@@ -435,20 +433,23 @@ def numbers_in(text: str, grammar: Grammar) -> Iterator[tuple[tuple[int, int], R
 
 def dates_named(text: str) -> Iterator[str]:
     """Yield the dates that are written with the name of a month."""
-    for found in _NAMED_DATE.finditer(text):
-        month = _MONTH_NAME.fullmatch(found["name"] or found["name2"] or "")
-        if month and month.lastgroup:
-            yield _date(found["y"] or found["y2"], month.lastgroup[1:], found["d"] or found["d2"])
+    yield from filter(None, map(_named_date, _NAMED_DATE.finditer(text)))
+
+
+def _named_date(found: re.Match[str]) -> str | None:
+    month = _MONTH_NAME.fullmatch(found["name"] or found["name2"])
+    if month is None or month.lastgroup is None:
+        return None
+    return _date(found["y"] or found["y2"], month.lastgroup[1:], found["d"] or found["d2"])
 
 
 def with_dates_of(chunks: WordIndex, claim: str) -> str:
     """Write the days with the name of a month in figures if the chunks have them in figures: 2026-3-4."""
 
     def in_figures(found: re.Match[str]) -> str:
-        name = found["name"] or found["name2"]
-        day = next(dates_named(found[0]), None)
+        day, name = _named_date(found), found["name"] or found["name2"]
         is_known = day in chunks.numbers and stem(name, chunks.grammar) not in chunks.places
-        return str(day)[1:] if day and is_known else found[0]
+        return day.removeprefix("=") if day and is_known else found[0]
 
     return _NAMED_DATE.sub(in_figures, claim)
 

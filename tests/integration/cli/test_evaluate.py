@@ -362,13 +362,13 @@ OTHER_NUMBERS = [
     ("The fair of the town opens on 2026-03-04.", "The fair of the town opens on March 5, 2026."),
     ("The speed limit there is 100 km/h.", "The speed limit there is 100 mph."),
     ("A file may have 2 GB at most.", "A file may have 2 TB at most."),
+    ("In 2019 Spain beat many strong teams twice.", "In 2019 France beat many strong teams twice."),
 ]
 FACT = "Orders are shipped within four working days of payment."
 MARKED = [
-    *("(see terms_12.pdf#page=3)", "[terms.v2.docx]"),
-    *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)"),
+    *("[7]", "[2][9]", "[1, 4-6]", "【12:3†terms.pdf】", "(Jones et al., 2021)", "[terms.v2.docx]"),
     *("(Source: terms.pdf, p. 31)", "(S. 44)", "(Quelle: AGB, Seite 8)", "[^5]", "<sup>6</sup>"),
-    *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812"),
+    *("[terms](https://shop.example/t/8812)", "https://shop.example/t/8812", "(see terms_12.pdf#page=3)"),
 ]
 
 
