@@ -392,7 +392,7 @@ def _object(content: object, names: FieldNames, where: str) -> Mapping[str, Any]
     found = fields_of(value)
     if found is None:
         raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
-    sides = {key for key in found if plain_name(key) in _SIDES and _is_row(found[key], names.is_known)}
+    sides = [key for key in found if plain_name(key) in _SIDES and _is_row(found[key], names.is_known)]
     within = {name: value for key in sides for name, value in found[key].items()}
     return {**within, **{key: value for key, value in found.items() if key not in sides}}
 

@@ -134,7 +134,7 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
         raise
     except Exception as exc:
         taken = dict.fromkeys(_options_of(make))
-        strange = [name for name in options if taken and name not in taken]
+        strange = [name for name in options if isinstance(exc, TypeError) and taken and name not in taken]
         why = f"it has no option `{strange[0]}`" if strange else str(exc)
         takes = ", ".join(f"`{name}`" for name in taken) or "none"
         raise ConfigError(f"metric {named!r} cannot be made: {why} (its options: {takes})") from exc
