@@ -455,6 +455,15 @@ class VerdictLabel(StrEnum):
     NOT_MET = "not_met"
 
 
+CLAIM_LABELS: Final = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+"""Those of claims."""
+
+
 class DecidedBy(StrEnum):
     """Who decided about a claim that a cascade judged."""
 

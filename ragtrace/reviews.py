@@ -293,12 +293,6 @@ def _cut(text: str) -> str:
 
 _LEAST_CLAIMS: Final = 20
 """Fewer claims say too little about a judge."""
-LABELS: Final = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
 
 
 class ReviewAgreement:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import (
+    CLAIM_LABELS,
     Direction,
     Evaluation,
     JudgedAnswer,
@@ -21,7 +22,6 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
     VerdictCounts,
-    VerdictLabel,
 )
 from ragtrace.traces.attach import carrier_span_id, tenant_of
 from ragtrace.traces.carrier_outcomes import keyed, overall_label
@@ -278,16 +278,10 @@ def _nearness(result: MetricResult, counts: VerdictCounts) -> float:
     return 1 / wrong if wrong else 0.0
 
 
-_CLAIMS: Final = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
 FACTS: Final = (
     *("trace_id", "span_id", "tenant", "carrier_span_id", "time", "judged_at", "service", "service_version"),
     *("pipeline", "model", "prompt_version", "session", "label", "reason", "blame"),
-    *(f"claims_{label.value}" for label in _CLAIMS),
+    *(f"claims_{label.value}" for label in CLAIM_LABELS),
     *("judge", "evaluator_version", "sample_rule", "sample_probability", "suspicion", "cost_usd", "feedback"),
 )
 
@@ -298,7 +292,7 @@ def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
         **answer.key._asdict(),
         "time": _iso(answer.time_ns),
         "judged_at": _iso(answer.judged_ns),
-        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in _CLAIMS},
+        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in CLAIM_LABELS},
         "sample_rule": answer.rule,
         "sample_probability": answer.probability,
     }

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ragtrace.answers.filters import clean, in_scope
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
-from ragtrace.model import Label, VerdictLabel
+from ragtrace.model import CLAIM_LABELS, Label
 from ragtrace.sql import Db
 from ragtrace.stats import Moments, mean_of
 
@@ -22,12 +22,6 @@ _HOUR_NS: Final = 3_600_000_000_000
 _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant", "blame")
 _VERSIONS: Final = ("service_version", "prompt_version")
 _NEWEST: Final = 20_000
-_CLAIMS: Final = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
 _QUADRANT: Final = {
     "healthy": ("pass", "pass"),
     "generation_problem": ("pass", "fail"),
@@ -48,18 +42,18 @@ def sums(db: Db, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
     rows = in_scope(scope)
     numbers = [_number(f"label = '{label}'") for label in Label]
-    numbers += [f"sum({verdict})" for verdict in _CLAIMS]
+    numbers += [f"sum({verdict})" for verdict in CLAIM_LABELS]
     found = db.execute(
         f"SELECT count(*), sum(cost_usd), {_number('cost_usd IS NULL')}, {', '.join(numbers)}"
         f" FROM answer_row WHERE {rows.sql}",
         rows.values,
     ).fetchone()
     answers, cost_usd, unpriced, *counted = (number or 0 for number in found)
-    by_name = dict(zip((*Label, *_CLAIMS), map(int, counted), strict=True))
+    by_name = dict(zip((*Label, *CLAIM_LABELS), map(int, counted), strict=True))
     return Sums(
         answers=int(answers),
         labels={label: by_name[label] for label in Label if by_name[label]},
-        verdicts={verdict: by_name[verdict] for verdict in _CLAIMS if by_name[verdict]},
+        verdicts={verdict: by_name[verdict] for verdict in CLAIM_LABELS if by_name[verdict]},
         blames=_most_frequent(db, "blame", scope),
         reasons=_most_frequent(db, "reason", scope),
         cost_usd=float(cost_usd),

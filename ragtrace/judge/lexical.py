@@ -121,6 +121,22 @@ class ComparingJudge:
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 
+    @staticmethod
+    def _found(
+        findings: Mapping[int, GivenVerdict | str], support: Mapping[int, float]
+    ) -> JudgeReply[VerifyReply]:
+        """Reply with the verdict on each claim, or why it is left open."""
+        notes = {number: finding for number, finding in findings.items() if isinstance(finding, str)}
+        return JudgeReply(
+            value=VerifyReply(
+                verdicts=[finding for finding in findings.values() if not isinstance(finding, str)]
+            ),
+            usage=Usage(calls=1),
+            abstained=frozenset(notes),
+            notes=notes,
+            support=support,
+        )
+
     def _abstaining(self, value: BaseModel, items: Iterable[NumberedText]) -> JudgeReply[Any]:
         notes = dict.fromkeys((item.number for item in items), self.no_worth)
         return JudgeReply(value=value, usage=Usage(calls=1), abstained=frozenset(notes), notes=notes)
@@ -141,28 +157,17 @@ class LexicalJudge(ComparingJudge):
     async def verify(self, given: VerifyInput) -> JudgeReply[VerifyReply]:
         """Rank each claim, and decide beyond the cuts."""
         passages = await WordIndex.of(given.chunks)
-        verdicts: list[GivenVerdict] = []
-        notes: dict[int, str] = {}
+        findings: dict[int, GivenVerdict | str] = {}
         support: dict[int, float] = {}
         texts = (with_dates_of(passages, claim.text) for claim in given.claims)
         words = [ClaimedWords.of(text, passages.grammar) for text in texts]
         sequences = passages.sequences(stem for claimed in words for stem in claimed.order)
         for claim, claimed in zip(given.claims, words, strict=True):
             await asyncio.sleep(0)  # long answers must not block the event loop
-            probability, finding = _decide(claim, claimed, passages, sequences, self._model)
+            probability, findings[claim.number] = _decide(claim, claimed, passages, sequences, self._model)
             if probability is not None:
                 support[claim.number] = probability
-            if isinstance(finding, str):
-                notes[claim.number] = finding
-            else:
-                verdicts.append(finding)
-        return JudgeReply(
-            value=VerifyReply(verdicts=verdicts),
-            usage=Usage(calls=1),
-            abstained=frozenset(notes),
-            notes=notes,
-            support=support,
-        )
+        return self._found(findings, support)
 
 
 def open_lexical(settings: JudgeSettings) -> Judge:

@@ -28,7 +28,7 @@ from ragtrace.judge.lexical import ComparingJudge
 from ragtrace.judge.nli_model import FamilyName, Finding, ModelFolder, Verifier, Window, WindowPair
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
-from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply
 from ragtrace.sentences import split_sentences
 from ragtrace.text import in_words
@@ -120,27 +120,14 @@ class NliJudge(ComparingJudge):
             for finding in await asyncio.to_thread(verifier.read, pairs[start : start + _PAIRS_AT_ONCE]):
                 number = finding.supporting.claim
                 found[number] = found[number].joined(finding) if number in found else finding
-        verdicts: list[GivenVerdict] = []
-        notes: dict[int, str] = {}
-        for claim in given.claims:
-            if lengths[claim.number] > verifier.longest_claim:
-                notes[claim.number] = (
-                    f"the claim has {lengths[claim.number]} tokens, and the model takes"
-                    f" {verifier.longest_claim}: half of its window"
-                )
-                continue
-            decided = self._decide(claim, found.get(claim.number))
-            if isinstance(decided, str):
-                notes[claim.number] = decided
-            else:
-                verdicts.append(decided)
-        return JudgeReply(
-            value=VerifyReply(verdicts=verdicts),
-            usage=Usage(calls=1),
-            abstained=frozenset(notes),
-            notes=notes,
-            support={number: finding.support for number, finding in found.items()},
-        )
+        findings = {
+            claim.number: self._decide(claim, found.get(claim.number))
+            if lengths[claim.number] <= verifier.longest_claim
+            else f"the claim has {lengths[claim.number]} tokens, and the model takes"
+            f" {verifier.longest_claim}: half of its window"
+            for claim in given.claims
+        }
+        return self._found(findings, {number: finding.support for number, finding in found.items()})
 
     async def _loaded(self) -> Verifier:
         async with self._loading:

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import (
+    CLAIM_LABELS,
     OF_CRITERION,
     OF_REFERENCE,
     AttributeValue,
@@ -236,12 +237,6 @@ MAX_EVENTS: Final = 128
 _MAX_FAULTS: Final = 8
 _MAX_DETAILS: Final = 16
 _STEP_NS: Final = 1_000  # Jaeger keeps microseconds
-_SUPPORT: Final = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
 _RELEVANCE: Final = (
     VerdictLabel.RELEVANT,
     VerdictLabel.PARTLY_RELEVANT,
@@ -351,14 +346,14 @@ def _counted(
     if not verdicts:
         return {}
     given = {verdict.label for verdict in verdicts}
-    words = [words for words in (_SUPPORT, _RELEVANCE, _CRITERION) if given.intersection(words[:-1])] or [
-        _SUPPORT
+    words = [words for words in (CLAIM_LABELS, _RELEVANCE, _CRITERION) if given.intersection(words[:-1])] or [
+        CLAIM_LABELS
     ]
     counts = VerdictCounts.of(verdicts)
     return {
         f"{prefix}total": counts.total,
         **{f"{prefix}{label.value}": getattr(counts, label.value) for each in words for label in each},
-        **dict(_material(prefix, verdicts) if _SUPPORT in words else ()),
+        **dict(_material(prefix, verdicts) if CLAIM_LABELS in words else ()),
         f"{prefix}emitted": emitted,
     }
 
@@ -450,9 +445,6 @@ def _short(text: str) -> str:
 
 def _json(item: dict[str, Any]) -> str:
     return json.dumps(item, ensure_ascii=False, separators=(",", ":"))
-
-
-_BEST_FIRST: Final = {"relevant": 0, "partly_relevant": 1, "irrelevant": 2}
 
 
 # -- which verdicts have room: each once, even if several metrics use it, with failing ones first ----------

@@ -24,9 +24,8 @@ from ragtrace.answers.port import (
 )
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError, WriteError
-from ragtrace.model import Label, VerdictLabel
+from ragtrace.model import CLAIM_LABELS, Label, VerdictLabel
 from ragtrace.reviews import (
-    LABELS,
     LEAST,
     METRIC,
     CorrectedMean,
@@ -155,7 +154,7 @@ async def show_queue(request: Request) -> Response:
         "review_queue.html",
         page="review",
         numbers=await _numbers(site_of(request), reviews, tenant),
-        labels=LABELS,
+        labels=CLAIM_LABELS,
         least=LEAST,
         saved=_saved(request),
         undo_url=_path(request, "review_undo", None, *_kept(request)),
@@ -359,7 +358,7 @@ def _form(
         status_code=status,
         page="review",
         view=view,
-        labels=LABELS,
+        labels=CLAIM_LABELS,
         typed=typed if typed is not None else _earlier(view.claims, viewer_of(request).name),
         queue=queue if queue in _QUEUES else "",
         skip_url=_skip_path(request, view.key, queue),
@@ -395,7 +394,7 @@ def _said(request: Request, view: AnswerView, fields: Mapping[str, str]) -> Iter
     for line in view.claims:
         verdict, number = line.verdict, line.number
         label = fields.get(f"label-{number}", "")
-        if label not in LABELS:
+        if label not in CLAIM_LABELS:
             continue
         yield Review(
             key=view.key,
